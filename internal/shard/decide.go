@@ -15,8 +15,9 @@ type Lease struct {
 	Expires time.Time
 	// RenewAt is when one's own is to be renewed.
 	RenewAt time.Time
-	// Ending says that what this member did for the shard has not ended yet: it
-	// gives the shard away, or has lost it.
+	// Ending says that nobody may claim or renew the lease yet: what this member did
+	// for the shard has not ended, as it gives it away, or has lost it; or the lease
+	// was deleted, and who held it last is not known.
 	Ending bool
 }
 

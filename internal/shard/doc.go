@@ -9,4 +9,18 @@
 // only once it is free, or its holder has not renewed it for as long as it lasts,
 // by the clock of the one that takes it. A holder stops sooner than that: when it
 // could not renew for the renew deadline, by its own clock.
+//
+// A lease of a shard that somebody deletes frees nothing. Its holder makes it again
+// when it next looks, as long as it holds it by its own clock, and the others
+// wait for as long as a lease lasts from when they first missed it, since it may have
+// been renewed, or claimed, just before. Members never delete leases of shards, and a
+// member that leaves others behind writes its own as held by nobody, so that one
+// that is missing was deleted by somebody else: its member still counts until the
+// lease would have expired. Two can serve a shard after deletions only if
+//
+//   - the leases of all shards are deleted, and a member comes that has never seen
+//     one, before any has been made again: for it this is the first start, at which
+//     nobody waits; or
+//   - a lease is made and deleted again before each member that has missed it has
+//     seen it. One that could not look for the renew deadline begins to wait again.
 package shard

@@ -35,14 +35,16 @@ const (
 type ledger struct {
 	*Config
 
-	mu   sync.Mutex
-	seen map[string]observation // by the lease's name
+	mu     sync.Mutex
+	seen   map[string]observation // by the lease's name
+	listed time.Time              // when refresh last worked
 }
 
-// observation is a lease in one of its versions.
+// observation is a lease in one of its versions, or deleted: then the lease has no
+// version.
 type observation struct {
 	lease *coordinationv1.Lease
-	since time.Time // when this version was first seen
+	since time.Time // when this version was first seen, or the lease first missed
 }
 
 // expires is when the lease ends unless it is renewed.
@@ -92,6 +94,7 @@ func (l *ledger) refresh(ctx context.Context) error {
 		}
 		seen[lease.Name] = s
 	}
+	l.keepDeleted(seen, now)
 	l.seen = seen
 	return nil
 }
@@ -131,10 +134,11 @@ func (l *ledger) hold(ctx context.Context, name string) error {
 	return l.write(ctx, next)
 }
 
-// release writes a lease as held by nobody, if it is this member's.
+// release writes a lease as held by nobody, if it is this member's. One that was
+// deleted is left so: others may have claimed it and lost it since.
 func (l *ledger) release(ctx context.Context, name string) error {
 	s := l.get(name)
-	if s.holder() != l.Identity {
+	if s.holder() != l.Identity || s.deleted() {
 		return nil
 	}
 	next := s.lease.DeepCopy()
@@ -164,7 +168,7 @@ func (l *ledger) write(ctx context.Context, next *coordinationv1.Lease) error {
 // remove deletes a lease in the version in which it was seen.
 func (l *ledger) remove(ctx context.Context, name string) error {
 	s := l.get(name)
-	if s.lease == nil {
+	if s.lease == nil || s.deleted() {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, l.requestTimeout())

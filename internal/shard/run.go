@@ -70,12 +70,12 @@ func Run(ctx context.Context, cfg Config) error {
 // step looks at the leases, and does what is to be done. What it has is renewed
 // first, since that cannot wait.
 func (m *member) step(ctx context.Context) {
-	m.renewSelf(ctx)
-	m.each(ctx, Decide(m.view(time.Now())).Renew, m.ledger.renew, m.extend)
+	m.renew(ctx)
 	if !m.ok(ctx, m.ledger.refresh(ctx)) {
 		return // what is not known is not claimed, and nothing is given away
 	}
 	m.notice(ctx)
+	m.renew(ctx) // what is found to be deleted
 	plan := Decide(m.view(time.Now()))
 	if m.known() && !m.mixed {
 		m.each(ctx, plan.Claim, m.ledger.hold, func(shard int, begin time.Time) { m.serve(ctx, shard, begin) })
@@ -89,19 +89,22 @@ func (m *member) step(ctx context.Context) {
 	}
 }
 
-// renewSelf renews the member's own lease, when that is due.
-func (m *member) renewSelf(ctx context.Context) {
-	begin := time.Now()
-	if begin.Sub(m.renewed) >= m.renewInterval() && m.ok(ctx, m.ledger.hold(ctx, m.ledger.memberName(m.Identity))) {
+// renew renews the member's own lease and those of the shards that it has, when
+// that is due, and makes again what somebody has deleted.
+func (m *member) renew(ctx context.Context) {
+	name, begin := m.ledger.memberName(m.Identity), time.Now()
+	due := begin.Sub(m.renewed) >= m.renewInterval() || m.ledger.get(name).deleted()
+	if due && m.ok(ctx, m.ledger.hold(ctx, name)) {
 		m.renewed = begin
 	}
+	m.each(ctx, Decide(m.view(time.Now())).Renew, m.ledger.renew, m.extend)
 }
 
 // known reports whether the others know of this member: one that they do not count
 // would take what they take back.
 func (m *member) known() bool {
 	mine := m.ledger.get(m.ledger.memberName(m.Identity))
-	return mine.holder() == m.Identity && time.Since(m.renewed) < m.renewDeadline()
+	return mine.holder() == m.Identity && !mine.deleted() && time.Since(m.renewed) < m.renewDeadline()
 }
 
 // notice ends the services of shards that somebody else has, and gives away
@@ -136,6 +139,13 @@ func (m *member) view(now time.Time) View {
 		switch {
 		case s != nil:
 			v.Shards[i] = Lease{Holder: m.Identity, Expires: s.until, RenewAt: s.renewed.Add(m.renewInterval()), Ending: s.ctx.Err() != nil}
+			if seen.deleted() {
+				v.Shards[i].RenewAt = now
+			}
+		case seen.deleted():
+			expires := seen.expires(m.LeaseDuration)
+			known := seen.holder() != "" && seen.holder() != m.Identity
+			v.Shards[i] = Lease{Holder: seen.holder(), Expires: expires, Ending: !known && now.Before(expires)}
 		case seen.holder() == m.Identity:
 			// Claimed without an answer, or lost for a while: it is as good as free.
 		case seen.lease != nil:
@@ -206,12 +216,13 @@ func (m *member) serve(ctx context.Context, shard int, begin time.Time) {
 func (m *member) leave() {
 	ctx, cancel := context.WithTimeout(m.base, m.LeaseDuration)
 	defer cancel()
-	cause := context.Canceled
+	cause, leave := context.Canceled, m.ledger.remove
 	members, mixed := m.ledger.members(time.Now())
 	if mixed || slices.ContainsFunc(members, func(member string) bool { return member != m.Identity }) {
-		cause = node.ErrHandedOver
+		// They would take a lease that is removed for one that somebody has deleted.
+		cause, leave = node.ErrHandedOver, m.ledger.release
 	}
-	m.ok(ctx, m.ledger.remove(ctx, m.ledger.memberName(m.Identity)))
+	m.ok(ctx, leave(ctx, m.ledger.memberName(m.Identity)))
 	for _, s := range m.serving {
 		s.cancel(cause)
 	}

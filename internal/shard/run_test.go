@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
@@ -145,8 +146,9 @@ func TestConfigThatIsNoUse(t *testing.T) {
 	}
 }
 
-// Random histories of processes that come, end, are killed and cut off: never do
-// two serve a shard (see process.serve), and at rest each has its share.
+// Random histories of processes that come, end, are killed and cut off, and of leases
+// that somebody deletes: never do two serve a shard (see process.serve), and at rest each
+// has its share.
 func TestRandomHistories(t *testing.T) {
 	histories := 40
 	if testing.Short() {
@@ -167,8 +169,13 @@ func history(t *testing.T, seed uint64) {
 		if len(alive) > 0 {
 			pick = w.intn(len(alive))
 		}
-		switch action := w.intn(6); {
+		switch action := w.intn(8); {
+		case action >= 6:
+			w.deleteSome(w.intn(3))
 		case len(alive) == 0 || action < 2 && len(alive) < 8:
+			if !w.known() {
+				break
+			}
 			alive = append(alive, w.join(nameOf(step)))
 		case action == 2:
 			alive[pick].end()
@@ -182,6 +189,7 @@ func history(t *testing.T, seed uint64) {
 		pass(time.Duration(w.intn(30_000)) * time.Millisecond)
 	}
 	if len(alive) == 0 {
+		pass(time.Minute)
 		alive = append(alive, w.join("last"))
 	}
 	for _, p := range alive {
@@ -197,4 +205,12 @@ func history(t *testing.T, seed uint64) {
 	for _, p := range alive {
 		p.end()
 	}
+}
+
+// deleteSome deletes each lease, every second one, or about one, if all have seen it.
+func (w *world) deleteSome(how int) {
+	w.delete(func(lease *coordinationv1.Lease) bool {
+		n := []int{1, 2, len(w.leases)}[how]
+		return w.random.IntN(n) == 0 && (!isShard(lease.Name) || w.wasSeen(lease))
+	})
 }

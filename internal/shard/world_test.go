@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -15,6 +17,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/virtual-kubelet/virtual-kubelet/internal/shard"
 )
@@ -28,6 +31,7 @@ type world struct {
 	random  *rand.Rand
 	version int
 	leases  map[string]*coordinationv1.Lease
+	members []*process     // all that have ever been
 	serving map[int]string // who serves a shard
 	moves   int            // how often one was given away or lost
 	ended   map[error]int  // how often, by the cause
@@ -74,12 +78,24 @@ type process struct {
 	over   chan struct{}
 	way    int  // guarded by world.mu
 	dead   bool // guarded by world.mu
+	saw    sight
+}
+
+// sight is what a process has seen of the leases; it is guarded by world.mu.
+type sight struct {
+	at      time.Time // of its last list
+	version int       // of the world then
+	shards  int       // leases of them, in the last list
+	any     bool      // whether there has been one in any list
 }
 
 // join starts a process.
 func (w *world) join(name string) *process {
 	ctx, cancel := context.WithCancel(context.Background())
 	p := &process{world: w, name: name, cancel: cancel, over: make(chan struct{})}
+	w.mu.Lock()
+	w.members = append(w.members, p)
+	w.mu.Unlock()
 	go func() {
 		defer close(p.over)
 		err := shard.Run(ctx, shard.Config{Leases: p, Name: "vk", Identity: name, Shards: w.count, Serve: p.serve})
@@ -115,6 +131,9 @@ func (p *process) serve(ctx context.Context, shard int) {
 func (p *process) end() {
 	p.cancel()
 	<-p.over
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.dead = true
 }
 
 // kill ends the process from one moment to the next.
@@ -177,16 +196,43 @@ func (p *process) List(ctx context.Context, opts metav1.ListOptions) (*coordinat
 				list.Items = append(list.Items, *lease.DeepCopy())
 			}
 		}
+		p.see(list.Items)
 		return list, nil
 	})
+}
+
+// see records what a list has shown. p.mu is held.
+func (p *process) see(list []coordinationv1.Lease) {
+	if p.way != wayOpen {
+		return
+	}
+	shards := 0
+	for i := range list {
+		if isShard(list[i].Name) {
+			shards++
+		}
+	}
+	p.saw = sight{time.Now(), p.version, shards, p.saw.any || shards > 0}
+}
+
+// misses is how many leases of shards were missing when the process looked last.
+func (p *process) misses() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.count - p.saw.shards
 }
 
 // Create implements shard.Leases.
 func (p *process) Create(ctx context.Context, lease *coordinationv1.Lease, _ metav1.CreateOptions) (*coordinationv1.Lease, error) {
 	return request(ctx, p, func() (*coordinationv1.Lease, error) {
-		if p.leases[lease.Name] != nil {
+		switch {
+		case lease.ResourceVersion != "" || lease.UID != "":
+			p.t.Errorf("%s creates lease %s with version %q and UID %q", p.name, lease.Name, lease.ResourceVersion, lease.UID)
+		case p.leases[lease.Name] != nil:
 			return nil, apierrors.NewAlreadyExists(leases, lease.Name)
 		}
+		lease = lease.DeepCopy()
+		lease.UID = types.UID(fmt.Sprint("uid-", p.version+1)) // with the version that it begins with
 		return p.put(lease), nil
 	})
 }
@@ -226,6 +272,40 @@ func (p *process) put(lease *coordinationv1.Lease) *coordinationv1.Lease {
 	lease.ResourceVersion = strconv.Itoa(p.version)
 	p.leases[lease.Name] = lease
 	return lease.DeepCopy()
+}
+
+func isShard(name string) bool { return strings.HasPrefix(name, "vk-shard-") }
+
+// delete deletes leases as somebody does who takes no part, and returns how many.
+func (w *world) delete(which func(lease *coordinationv1.Lease) bool) (deleted int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, name := range slices.Sorted(maps.Keys(w.leases)) {
+		if which(w.leases[name]) {
+			delete(w.leases, name)
+			deleted++
+		}
+	}
+	return deleted
+}
+
+// wasSeen reports whether all processes have seen the lease of a shard since it was
+// created, but for those that have not looked for so long that they trust nothing
+// that they have seen: when it is deleted again before, they cannot know. w.mu is held.
+func (w *world) wasSeen(lease *coordinationv1.Lease) bool {
+	created, _ := strconv.Atoi(strings.TrimPrefix(string(lease.UID), "uid-"))
+	return !slices.ContainsFunc(w.members, func(p *process) bool {
+		long := p.saw.any && time.Since(p.saw.at) > 11*time.Second
+		return !p.dead && p.saw.version < created && !long
+	})
+}
+
+// known reports whether a process that starts can know that shards are served: none
+// is, or there is a lease of one.
+func (w *world) known() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.serving) == 0 || slices.ContainsFunc(slices.Collect(maps.Keys(w.leases)), isShard)
 }
 
 // wantBalance fails the test unless the processes serve all shards, and each has
