@@ -19,6 +19,7 @@ import (
 	"github.com/virtual-kubelet/virtual-kubelet/node"
 	vkapi "github.com/virtual-kubelet/virtual-kubelet/node/api"
 	"github.com/virtual-kubelet/virtual-kubelet/node/nodeutil"
+	"github.com/virtual-kubelet/virtual-kubelet/podgroup"
 	"github.com/virtual-kubelet/virtual-kubelet/podgroup/grouptest"
 	"github.com/virtual-kubelet/virtual-kubelet/providers/nomad/nomadtest"
 )
@@ -169,6 +170,33 @@ func TestDisplacedPod(t *testing.T) {
 			t.Errorf("once its job is stopped the status is %+v", status)
 		}
 	})
+}
+
+// A job of others stays as it is, whatever its ID and its allocations are: Nomad moves it as they want.
+func TestDisplacedJobsOfOthers(t *testing.T) {
+	for name, meta := range map[string]map[string]string{
+		"an operator's":     {podgroup.TagPodName: "api"},
+		"another node's":    {podgroup.TagPodName: "api", podgroup.TagClusterName: "home", podgroup.TagNodeName: "vk-2"},
+		"another cluster's": {podgroup.TagPodName: "api", podgroup.TagClusterName: "away", podgroup.TagNodeName: "vk"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inVirtualTime(t, nil, func(t *testing.T, r *rig, _ *corev1.Pod) {
+				group := &api.TaskGroup{Name: new("api"), Networks: []*api.NetworkResource{{Mode: networkHost}}}
+				job := &api.Job{ID: new("vk-api"), Namespace: new("default"), Type: new(api.JobTypeService), Meta: meta, TaskGroups: []*api.TaskGroup{group}}
+				if _, err := r.world.Create(grouptest.Spec{Tags: meta, Data: job, Containers: []podgroup.Container{{Name: "api"}}}); err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(3 * time.Second)
+				r.api.Displace("api", api.AllocDesiredStatusStop, api.AllocClientStatusComplete)
+				time.Sleep(3 * time.Second)
+				r.world.BreakStreams() // as at the start of the node
+				time.Sleep(10 * time.Second)
+				if n := r.world.Calls(nomadtest.ActionDeregister); n > 0 {
+					t.Errorf("%d jobs are stopped", n)
+				}
+			})
+		})
+	}
 }
 
 func TestCapacity(t *testing.T) {

@@ -137,7 +137,14 @@ func (b *backend) isOurs(a *api.AllocationListStub) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	r := b.records[a.JobID]
-	return r != nil && a.Namespace == b.cfg.Namespace && r.meta[podgroup.TagNodeName] == b.node && r.meta[podgroup.TagClusterName] == b.cfg.ClusterName
+	return r != nil && a.Namespace == b.cfg.Namespace && b.isOfNode(r.meta)
+}
+
+// isOfNode reports whether the meta of a job is that of a pod of this node. Tags that are too long
+// for one key go on in another.
+func (b *backend) isOfNode(meta map[string]string) bool {
+	tag := func(key string) string { return meta[key] + meta[key+".2"] }
+	return tag(podgroup.TagNodeName) == b.node && tag(podgroup.TagClusterName) == b.cfg.ClusterName
 }
 
 func ended(a *api.AllocationListStub) bool {

@@ -241,6 +241,9 @@ func (b *backend) report(ctx context.Context, id string, changed func(podgroup.U
 	if ok {
 		changed(u)
 	}
+	if !b.isOfNode(r.meta) { // others have jobs with the prefix, which Nomad stops and moves as they want it
+		return
+	}
 	err := b.openTurns(ctx, r)
 	remove := r.stopped && (!ok || u.Over() && leaves)
 	if remove || !r.stopped && r.displaced() != nil && (u.Over() || r.moved) {
