@@ -103,7 +103,13 @@ func (b *backend) variables(jobID string, pod *corev1.Pod, contents map[string]v
 	return vars
 }
 
-func (b *backend) putVariables(ctx context.Context, action podgroup.Action, vars []*api.Variable) error {
+// putVariables writes variables of a job.
+func (b *backend) putVariables(ctx context.Context, action podgroup.Action, jobID string, vars []*api.Variable) error {
+	defer func() { // also after an error: the answer may be lost
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.state(jobID).clean = false
+	}()
 	for _, v := range vars {
 		if _, _, err := b.api.Variables().Update(v, write(ctx)); err != nil {
 			return classify(action, err)
@@ -111,6 +117,9 @@ func (b *backend) putVariables(ctx context.Context, action podgroup.Action, vars
 	}
 	return nil
 }
+
+// hasVariables reports whether a job has variables, going by its meta.
+func hasVariables(meta map[string]string) bool { return meta[metaFiles] != "" || meta[metaTurns] != "" }
 
 // deleteVariables deletes the variables of a job, which its meta names.
 func (b *backend) deleteVariables(ctx context.Context, jobID string, meta map[string]string) error {
@@ -142,7 +151,7 @@ func (b *backend) Update(ctx context.Context, u *podgroup.Unit, change podgroup.
 	vars := b.variables(u.ID, change.Pod, change.Files)
 	known := strings.Split(u.Tags[metaFiles], ",")
 	vars = slices.DeleteFunc(vars, func(v *api.Variable) bool { return !slices.Contains(known, path.Base(v.Path)) })
-	return b.putVariables(ctx, podgroup.ActionUpdate, vars)
+	return b.putVariables(ctx, podgroup.ActionUpdate, u.ID, vars)
 }
 
 // registryOf returns the registry of an image; empty if it is no name.

@@ -46,6 +46,8 @@ func (b *backend) merge(records map[string]*record, index uint64) {
 			records[id] = known
 		case found != nil && known.alloc != nil && found.alloc != nil && known.alloc.ID == found.alloc.ID:
 			found.add(known.alloc)
+		case found == nil:
+			b.missing(known)
 		}
 		if found != nil {
 			found.trouble = known.trouble

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"math"
 	"net/http"
 	"slices"
 	"strings"
@@ -28,8 +29,8 @@ type backend struct {
 
 	mu      sync.Mutex
 	records map[string]*record // the jobs, by ID, as of the last list and the events since
-	turns   map[string]int     // of jobs, as far as this process has opened them
-	leaving map[string]bool    // jobs whose pods are deleted
+	states  map[string]*state
+	again   map[string]map[string]string // the meta of jobs for which something has failed, until the next heartbeat
 }
 
 var (
@@ -66,7 +67,7 @@ func newBackend(cfg Config) (*backend, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &backend{cfg: cfg, api: client, transport: transport, records: map[string]*record{}, turns: map[string]int{}, leaving: map[string]bool{}}, nil
+	return &backend{cfg: cfg, api: client, transport: transport, records: map[string]*record{}, states: map[string]*state{}, again: map[string]map[string]string{}}, nil
 }
 
 // Close closes idle connections.
@@ -142,63 +143,77 @@ func (b *backend) Create(ctx context.Context, r *podgroup.Request) (podgroup.Uni
 	if err != nil {
 		return podgroup.Unit{}, err
 	}
-	vars := b.variables(*job.ID, r.Pod, r.Files)
-	if err := b.putVariables(ctx, podgroup.ActionCreate, vars); err != nil {
+	if err := b.begin(*job.ID); err != nil {
 		return podgroup.Unit{}, err
 	}
-	_, _, err = b.api.Jobs().EnforceRegister(job, 0, write(ctx))
+	created, index, err := b.register(ctx, job, r)
+	b.end(job, index, err)
+	return created, err
+}
+
+// register registers a job with its variables, and returns its index.
+func (b *backend) register(ctx context.Context, job *api.Job, r *podgroup.Request) (created podgroup.Unit, index uint64, err error) {
+	vars := b.variables(*job.ID, r.Pod, r.Files)
+	if err := b.putVariables(ctx, podgroup.ActionCreate, *job.ID, vars); err != nil {
+		return podgroup.Unit{}, 0, err
+	}
+	answer, _, err := b.api.Jobs().EnforceRegister(job, 0, write(ctx))
 	if exists(err) {
-		found, gone, err := b.existing(ctx, *job.ID, r.Tags)
-		if err != nil || !gone {
-			return found, err
+		found, index, err := b.existing(ctx, *job.ID, r.Tags)
+		if err != nil || index != 0 {
+			return found, index, err
 		}
-		_, _, err = b.api.Jobs().EnforceRegister(job, 0, write(ctx))
+		answer, _, err = b.api.Jobs().EnforceRegister(job, 0, write(ctx))
 		if err != nil {
-			return podgroup.Unit{}, classify(podgroup.ActionCreate, err)
+			return podgroup.Unit{}, 0, classify(podgroup.ActionCreate, err)
 		}
 	} else if err != nil {
 		err = classify(podgroup.ActionCreate, err)
-		if errdefs.IsPermanent(err) { // nothing will delete them
+		if errdefs.IsPermanent(err) { // no other attempt will find them
 			_ = b.deleteVariables(context.WithoutCancel(ctx), *job.ID, job.Meta)
 		}
-		return podgroup.Unit{}, err
+		return podgroup.Unit{}, 0, err
 	}
-	return podgroup.Unit{ID: *job.ID, Tags: job.Meta, Created: time.Now()}, nil
+	return podgroup.Unit{ID: *job.ID, Tags: job.Meta, Created: time.Now()}, answer.JobModifyIndex, nil
 }
 
-// existing returns the unit of a job that exists already. If the job was stopped, it is
-// removed, and gone is set.
-func (b *backend) existing(ctx context.Context, id string, tags map[string]string) (found podgroup.Unit, gone bool, err error) {
+// existing returns the unit of a job that exists already, and its index. If the job was stopped,
+// it is removed, and the index is zero.
+func (b *backend) existing(ctx context.Context, id string, tags map[string]string) (found podgroup.Unit, index uint64, err error) {
 	job, _, err := b.api.Jobs().Info(id, query(ctx))
 	if isStatus(err, http.StatusNotFound) {
-		return podgroup.Unit{}, true, nil
+		return podgroup.Unit{}, 0, nil
 	}
 	if err != nil {
-		return podgroup.Unit{}, false, classify(podgroup.ActionCreate, err)
+		return podgroup.Unit{}, 0, classify(podgroup.ActionCreate, err)
 	}
 	for key, value := range tags {
 		if job.Meta[key] != value {
-			return podgroup.Unit{}, false, errdefs.AsConflict(fmt.Errorf("job %s exists, and is not of this pod: its meta key %s is %q", id, key, job.Meta[key]))
+			return podgroup.Unit{}, 0, errdefs.AsConflict(fmt.Errorf("job %s exists, and is not of this pod: its meta key %s is %q", id, key, job.Meta[key]))
 		}
 	}
 	if !value(job.Stop) {
 		rec := recordOf(job)
 		found, _ := rec.unit()
-		return found, false, nil
+		return found, rec.index, nil
 	}
 	_, _, err = b.api.Jobs().Deregister(id, true, write(ctx))
-	return podgroup.Unit{}, true, classify(podgroup.ActionCreate, err)
+	return podgroup.Unit{}, 0, classify(podgroup.ActionCreate, err)
 }
 
 // Delete implements podgroup.Backend. A job that runs is stopped, and removed by Watch once
 // nothing of it runs any more. The grace period is that of the registration.
 func (b *backend) Delete(ctx context.Context, u *podgroup.Unit, _ time.Duration) error {
-	if err := b.deleteVariables(ctx, u.ID, u.Tags); err != nil {
+	b.mu.Lock()
+	b.state(u.ID).leaves = true // from now on its turns are not written
+	meta := u.Tags
+	if r := b.records[u.ID]; r != nil { // a unit that was just created has the tags of its request only
+		meta = r.meta
+	}
+	b.mu.Unlock()
+	if err := b.clean(ctx, u.ID, meta, math.MaxUint64); err != nil {
 		return err
 	}
-	b.mu.Lock()
-	b.leaving[u.ID] = true
-	b.mu.Unlock()
 	_, _, err := b.api.Jobs().Deregister(u.ID, u.Over(), write(ctx))
 	return classify(podgroup.ActionDelete, err)
 }

@@ -73,11 +73,12 @@ func (r *record) turn() (number int) {
 }
 
 // openTurns lets the init containers start whose turn it is. It is called with each change
-// of the record, and after a failure with the next list.
+// of the record, and after a failure with the next heartbeat.
 func (b *backend) openTurns(ctx context.Context, r *record) error {
 	number := r.turn()
 	b.mu.Lock()
-	done := b.turns[r.id] >= number
+	s := b.state(r.id)
+	done := s.turn >= number || s.leaves
 	b.mu.Unlock()
 	if done {
 		return nil
@@ -86,11 +87,11 @@ func (b *backend) openTurns(ctx context.Context, r *record) error {
 	for i := range number {
 		v.Items[turnKey+strconv.Itoa(i+1)] = "open"
 	}
-	if err := b.putVariables(ctx, podgroup.ActionUpdate, []*api.Variable{v}); err != nil {
+	if err := b.putVariables(ctx, podgroup.ActionUpdate, r.id, []*api.Variable{v}); err != nil {
 		return err
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.turns[r.id] = number
+	s.turn = number
 	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"math"
 	"net/http"
 	"net/url"
 	"slices"
@@ -71,6 +72,9 @@ func (b *backend) Watch(ctx context.Context, position string, changed func(podgr
 		if len(next.Events) > 0 && next.Index < index {
 			continue // the list has it
 		}
+		if len(next.Events) == 0 { // a heartbeat
+			b.tryAgain(ctx, changed)
+		}
 		for i := range next.Events {
 			if err := b.apply(ctx, &next.Events[i], changed); err != nil {
 				return err
@@ -91,6 +95,11 @@ func (b *backend) relist(ctx context.Context, changed func(podgroup.Unit)) (inde
 	all := make([]*record, 0, len(records))
 	for _, r := range records {
 		all = append(all, r)
+	}
+	for id, r := range before {
+		if records[id] == nil {
+			b.missing(r)
+		}
 	}
 	b.mu.Unlock()
 	for id, r := range before {
@@ -159,18 +168,49 @@ func (b *backend) deregistered(ctx context.Context, id string, changed func(podg
 	if known == nil {
 		return nil
 	}
+	return b.ask(ctx, id, known.meta, changed)
+}
+
+// ask asks for a job, reports it, and deletes its variables if it is gone.
+func (b *backend) ask(ctx context.Context, id string, meta map[string]string, changed func(podgroup.Unit)) error {
+	claimed := b.isOfNode(meta) && b.claim(id, math.MaxUint64) // first, so that nobody creates it in the meantime
 	job, err := b.job1(ctx, id)
+	if err == nil && job == nil && claimed {
+		if err := b.wipe(ctx, id, meta); err != nil {
+			logFailure(ctx, id, err)
+		}
+	}
+	if claimed {
+		b.release(id, job)
+	}
 	if err != nil {
 		return err
 	}
-	if job == nil {
-		b.forget(id)
-		changed(podgroup.Unit{ID: id, Tags: known.meta, Created: known.created, Phase: podgroup.Gone})
+	if job != nil {
+		b.setJob(job)
+		b.report(ctx, id, changed)
 		return nil
 	}
-	b.setJob(job)
-	b.report(ctx, id, changed)
+	if known := b.forget(id); known != nil {
+		changed(podgroup.Unit{ID: id, Tags: known.meta, Created: known.created, Phase: podgroup.Gone})
+	}
 	return nil
+}
+
+// tryAgain goes on with the jobs for which something has failed.
+func (b *backend) tryAgain(ctx context.Context, changed func(podgroup.Unit)) {
+	b.mu.Lock()
+	again := b.again
+	b.again = map[string]map[string]string{}
+	b.mu.Unlock()
+	for id, meta := range again {
+		if err := b.ask(ctx, id, meta, changed); err != nil {
+			b.mu.Lock()
+			b.again[id] = meta
+			b.mu.Unlock()
+			logFailure(ctx, id, err)
+		}
+	}
 }
 
 // job1 requests one job; nil if there is none.
@@ -185,12 +225,16 @@ func (b *backend) job1(ctx context.Context, id string) (*record, error) {
 	return recordOf(job), nil
 }
 
-func (b *backend) forget(id string) {
+// forget forgets a job that is gone, and returns what was known of it.
+func (b *backend) forget(id string) *record {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	known := b.records[id]
 	delete(b.records, id)
-	delete(b.turns, id)
-	delete(b.leaving, id)
+	if s := b.state(id); !s.creating && !s.cleaning {
+		delete(b.states, id)
+	}
+	return known
 }
 
 func (b *backend) setAlloc(ctx context.Context, a *api.Allocation, changed func(podgroup.Unit)) error {
@@ -232,7 +276,7 @@ func (b *backend) setTrouble(ctx context.Context, e *api.Evaluation, changed fun
 // one whose pod has failed, so that it does not go on elsewhere.
 func (b *backend) report(ctx context.Context, id string, changed func(podgroup.Unit)) {
 	b.mu.Lock()
-	r, leaves := b.records[id], b.leaving[id]
+	r := b.records[id]
 	b.mu.Unlock()
 	if r == nil {
 		return
@@ -244,14 +288,39 @@ func (b *backend) report(ctx context.Context, id string, changed func(podgroup.U
 	if !b.isOfNode(r.meta) { // others have jobs with the prefix, which Nomad stops and moves as they want it
 		return
 	}
-	err := b.openTurns(ctx, r)
-	remove := r.stopped && (!ok || u.Over() && leaves)
-	if remove || !r.stopped && r.displaced() != nil && (u.Over() || r.moved) {
-		_, _, err = b.api.Jobs().Deregister(id, remove, write(ctx))
-		err = classify(podgroup.ActionDelete, err)
+	if err := b.goOn(ctx, r, u.Over(), ok); err != nil && !errdefs.IsNotFound(err) {
+		b.mu.Lock()
+		b.again[id] = r.meta
+		b.mu.Unlock()
+		logFailure(ctx, id, err)
 	}
-	if err != nil && !errdefs.IsNotFound(err) && ctx.Err() == nil {
-		// The next list finds it again; and Nomad removes dead jobs itself after some hours.
-		log.G(ctx).WithError(err).WithField("job", id).Warn("Cannot go on with a job")
+}
+
+// goOn does for report what a job needs that has a unit or not, which may be over.
+func (b *backend) goOn(ctx context.Context, r *record, over, hasUnit bool) (err error) {
+	b.mu.Lock()
+	leaves := b.state(r.id).leaves
+	b.mu.Unlock()
+	if over || r.stopped && !hasUnit { // what it has of Secrets shall not outlive it
+		if err := b.clean(ctx, r.id, r.meta, r.index); err != nil {
+			return err
+		}
+	} else {
+		err = b.openTurns(ctx, r)
 	}
+	remove := r.stopped && (!hasUnit || over && leaves)
+	if remove || !r.stopped && r.displaced() != nil && (over || r.moved) {
+		_, _, failed := b.api.Jobs().Deregister(r.id, remove, write(ctx))
+		err = errors.Join(err, classify(podgroup.ActionDelete, failed))
+	}
+	return err
+}
+
+// logFailure logs what the next heartbeat tries again; and Nomad removes dead jobs itself after
+// some hours.
+func logFailure(ctx context.Context, id string, err error) {
+	if ctx.Err() != nil {
+		return
+	}
+	log.G(ctx).WithError(err).WithField("job", id).Warn("Cannot go on with a job")
 }

@@ -1,0 +1,122 @@
+package nomad
+
+import (
+	"context"
+	"fmt"
+	"math"
+
+	"github.com/hashicorp/nomad/api"
+
+	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
+)
+
+// state is what this process knows of a job beside what Nomad says of it.
+type state struct {
+	turn   int  // as far as it was opened
+	leaves bool // the pod is deleted
+
+	// since is the index of the job whose variables there are, and the maximum while it is not
+	// known: none before it deletes them.
+	since    uint64
+	creating bool // variables and job are written
+	cleaning bool // the variables are deleted
+	clean    bool // the variables were deleted, and not written again
+}
+
+// state returns the state of a job. The caller holds b.mu.
+func (b *backend) state(id string) *state {
+	if b.states[id] == nil {
+		b.states[id] = &state{}
+	}
+	return b.states[id]
+}
+
+// missing drops the state of a job that a list lacks. If it may have variables, the next
+// heartbeat asks for it, since a list also lacks what a token may not see. The caller holds b.mu.
+func (b *backend) missing(r *record) {
+	switch s := b.state(r.id); {
+	case s.creating || s.cleaning || r.index < s.since:
+	case hasVariables(r.meta) && b.isOfNode(r.meta) && !s.clean:
+		b.again[r.id] = r.meta
+	default:
+		delete(b.states, r.id)
+	}
+}
+
+// begin begins the creation of a job. The error, of class Unavailable, says that the variables
+// of one before with its ID are being deleted.
+func (b *backend) begin(id string) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.state(id).cleaning {
+		return errdefs.AsUnavailable(fmt.Errorf("the variables of an earlier job %s are being deleted", id))
+	}
+	b.states[id] = &state{since: math.MaxUint64, creating: true}
+	return nil
+}
+
+// end ends the creation of a job. After an error it is not known whether there is one: if there
+// is none, nothing but the next heartbeat deletes its variables.
+func (b *backend) end(job *api.Job, index uint64, err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	s := b.state(*job.ID)
+	s.creating = false
+	if err != nil {
+		b.again[*job.ID] = job.Meta
+		return
+	}
+	s.since = index
+}
+
+// claim reserves the variables of a job, as of its index, for a deletion, which release ends.
+func (b *backend) claim(id string, index uint64) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	s := b.state(id)
+	if s.creating || s.cleaning || index < s.since {
+		return false
+	}
+	s.cleaning = true
+	return true
+}
+
+// release ends what claim began. A job that was found in between has the variables.
+func (b *backend) release(id string, found *record) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	s := b.state(id)
+	s.cleaning = false
+	if found != nil {
+		s.since = found.index
+	}
+}
+
+// clean deletes the variables of a job, as of its index, once, unless there is a newer one.
+func (b *backend) clean(ctx context.Context, id string, meta map[string]string, index uint64) error {
+	if !b.claim(id, index) {
+		return nil
+	}
+	defer b.release(id, nil)
+	return b.wipe(ctx, id, meta)
+}
+
+// wipe deletes the variables of a job that is claimed, if that was not done. After a failure
+// the next heartbeat does it.
+func (b *backend) wipe(ctx context.Context, id string, meta map[string]string) error {
+	b.mu.Lock()
+	s := b.state(id)
+	done := s.clean || !hasVariables(meta)
+	s.clean = s.clean || !done // before the deletion: what is written during it resets this
+	b.mu.Unlock()
+	if done {
+		return nil
+	}
+	err := b.deleteVariables(ctx, id, meta)
+	if err != nil {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		s.clean, b.again[id] = false, meta
+	}
+	return err
+}

@@ -1,0 +1,184 @@
+package nomad
+
+import (
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/hashicorp/nomad/api"
+
+	"github.com/virtual-kubelet/virtual-kubelet/podgroup/grouptest"
+	"github.com/virtual-kubelet/virtual-kubelet/providers/nomad/nomadtest"
+)
+
+// aMoment is longer than Nomad's heartbeats are apart.
+const aMoment = 35 * time.Second
+
+// withSecret has a pod mount a secret, and have two init containers.
+func withSecret(pod *corev1.Pod) {
+	pod.Spec.RestartPolicy = corev1.RestartPolicyNever
+	pod.Spec.Volumes = []corev1.Volume{{Name: "secret", VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "password"}}}}
+	pod.Spec.Containers[0].VolumeMounts = []corev1.VolumeMount{{Name: "secret", MountPath: "/secret"}}
+	pod.Spec.InitContainers = []corev1.Container{{Name: "first", Image: "busybox:1"}, {Name: "second", Image: "busybox:1"}}
+}
+
+// withVariables runs a test with a pod of which Nomad has two variables.
+func withVariables(t *testing.T, test func(t *testing.T, r *rig, pod *corev1.Pod)) {
+	t.Helper()
+	inVirtualTime(t, nil, func(t *testing.T, r *rig, _ *corev1.Pod) {
+		r.cluster.SetSecret("password", corev1.SecretTypeOpaque, map[string][]byte{"key": []byte("hunter2")})
+		pod := grouptest.NewPod("secretive")
+		withSecret(pod)
+		r.cluster.SetPod(pod)
+		if err := r.CreatePod(t.Context(), pod); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(5 * time.Second)
+		if paths := r.api.Variables(); len(paths) != 2 {
+			t.Fatalf("while the pod runs the variables are %v", paths)
+		}
+		test(t, r, pod)
+	})
+}
+
+func (r *rig) wantNoVariables(t *testing.T) {
+	t.Helper()
+	if paths := r.api.Variables(); len(paths) > 0 {
+		t.Errorf("the variables %v stay", paths)
+	}
+}
+
+// A pod that has ended leaves no Secrets in Nomad, also if nobody deletes it; each variable is
+// deleted once, and not with each list.
+func TestVariablesOfPodsThatHaveEnded(t *testing.T) {
+	withVariables(t, func(t *testing.T, r *rig, pod *corev1.Pod) {
+		if err := r.world.Exit(pod.Name, "main", 0); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(5 * time.Second)
+		r.wantNoVariables(t)
+		r.world.BreakStreams()
+		time.Sleep(aMoment)
+		if n := r.world.Calls(nomadtest.ActionDeleteVar); n != 2 {
+			t.Errorf("two variables are deleted by %d calls", n)
+		}
+	})
+}
+
+// A deletion that fails is repeated, though nothing else of the pod changes.
+func TestVariablesThatAreNotDeletedAtOnce(t *testing.T) {
+	withVariables(t, func(t *testing.T, r *rig, pod *corev1.Pod) {
+		r.world.Refuse(nomadtest.ActionDeleteVar, 1, &grouptest.Refusal{Status: 500, Message: "No cluster leader"})
+		if err := r.world.Exit(pod.Name, "main", 0); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(aMoment)
+		r.wantNoVariables(t)
+	})
+}
+
+// Others that remove a job do not remove its variables.
+func TestVariablesOfJobsThatOthersRemove(t *testing.T) {
+	for name, notice := range map[string]func(*rig){
+		"by an event": func(*rig) {},
+		"by a list":   func(r *rig) { r.api.ForgetEvents(); r.world.BreakStreams() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			withVariables(t, func(t *testing.T, r *rig, pod *corev1.Pod) {
+				notice(r)
+				if err := r.world.Remove(pod.Name); err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(2 * aMoment)
+				r.wantNoVariables(t)
+			})
+		})
+	}
+}
+
+// A list that lacks jobs because of a right that is missing does not say that they are gone.
+func TestVariablesOfHiddenJobs(t *testing.T) {
+	withVariables(t, func(t *testing.T, r *rig, _ *corev1.Pod) {
+		r.world.Hide(true)
+		r.world.BreakStreams()
+		time.Sleep(2 * aMoment)
+		if paths := r.api.Variables(); len(paths) != 2 {
+			t.Errorf("of a pod that runs the variables are %v", paths)
+		}
+	})
+}
+
+// A job that is not registered has no deletion that would delete its variables.
+func TestVariablesOfJobsThatAreNotRegistered(t *testing.T) {
+	inVirtualTime(t, nil, func(t *testing.T, r *rig, _ *corev1.Pod) {
+		r.cluster.SetSecret("password", corev1.SecretTypeOpaque, map[string][]byte{"key": []byte("hunter2")})
+		r.world.Refuse(nomadtest.ActionRegister, 1, &grouptest.Refusal{Status: 500, Message: "No cluster leader"})
+		pod := grouptest.NewPod("secretive")
+		withSecret(pod)
+		r.cluster.SetPod(pod)
+		if err := r.CreatePod(t.Context(), pod); err == nil {
+			t.Fatal("the pod is created")
+		}
+		time.Sleep(aMoment)
+		r.wantNoVariables(t)
+		if err := r.CreatePod(t.Context(), pod); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(aMoment)
+		if paths := r.api.Variables(); len(paths) != 2 {
+			t.Errorf("of a pod that is created by another attempt the variables are %v", paths)
+		}
+	})
+}
+
+// Of a job whose registration got no answer the variables stay.
+func TestVariablesOfLostAnswers(t *testing.T) {
+	inVirtualTime(t, nil, func(t *testing.T, r *rig, _ *corev1.Pod) {
+		r.cluster.SetSecret("password", corev1.SecretTypeOpaque, map[string][]byte{"key": []byte("hunter2")})
+		r.world.Lose(nomadtest.ActionRegister, 1)
+		pod := grouptest.NewPod("secretive")
+		withSecret(pod)
+		r.cluster.SetPod(pod)
+		_ = r.CreatePod(t.Context(), pod) // it may have tried again
+		time.Sleep(aMoment)
+		if paths := r.api.Variables(); len(paths) != 2 {
+			t.Errorf("the variables are %v", paths)
+		}
+		if err := r.world.Exit(pod.Name, "main", 0); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(aMoment)
+		r.wantNoVariables(t)
+	})
+}
+
+// A turn that could not be written is written later, though no event comes.
+func TestTurnThatFails(t *testing.T) {
+	inVirtualTime(t, nil, func(t *testing.T, r *rig, _ *corev1.Pod) {
+		r.world.Refuse(nomadtest.ActionPutVar, 1, &grouptest.Refusal{Status: 500, Message: "No cluster leader"})
+		pod := grouptest.NewPod("inits")
+		pod.Spec.InitContainers = []corev1.Container{{Name: "first", Image: "busybox:1"}, {Name: "second", Image: "busybox:1"}}
+		r.cluster.SetPod(pod)
+		if err := r.CreatePod(t.Context(), pod); err != nil {
+			t.Fatal(err)
+		}
+		lists := r.world.Calls(nomadtest.ActionJobs)
+		time.Sleep(aMoment)
+		if n := len(r.api.Variables()); n != 1 || r.world.Calls(nomadtest.ActionJobs) != lists {
+			t.Errorf("after a heartbeat there are %d turns, and %d more lists", n, r.world.Calls(nomadtest.ActionJobs)-lists)
+		}
+	})
+}
+
+// A job that could not be stopped is stopped later.
+func TestDisplacedPodThatIsNotStopped(t *testing.T) {
+	inVirtualTime(t, nil, func(t *testing.T, r *rig, pod *corev1.Pod) {
+		r.world.Refuse(nomadtest.ActionDeregister, 1, &grouptest.Refusal{Status: 500, Message: "No cluster leader"})
+		r.api.Displace(pod.Name, api.AllocDesiredStatusStop, api.AllocClientStatusLost)
+		time.Sleep(2 * aMoment)
+		if u, err := r.world.OfPod(pod.Name); err == nil {
+			t.Errorf("the job goes on elsewhere: %v", u.Phase)
+		}
+	})
+}
