@@ -199,7 +199,12 @@ func TestDisplacedJobsOfOthers(t *testing.T) {
 	}
 }
 
-func TestCapacity(t *testing.T) {
+func TestCapacity(t *testing.T) { testCapacity(t, "default") }
+
+// Nomad before 1.6 has no node pools.
+func TestCapacityWithoutPools(t *testing.T) { testCapacity(t, "") }
+
+func testCapacity(t *testing.T, pool string) {
 	inVirtualTime(t, nil, func(t *testing.T, r *rig, _ *corev1.Pod) {
 		machine := func(id, status string) *api.NodeListStub {
 			return &api.NodeListStub{
@@ -208,6 +213,7 @@ func TestCapacity(t *testing.T) {
 			}
 		}
 		r.api.Nodes = []*api.NodeListStub{machine("a", api.NodeStatusReady), machine("b", api.NodeStatusDown)}
+		r.api.Nodes[0].NodePool = pool
 		r.api.Others = []*api.AllocationListStub{{ID: "x", JobID: "other", NodeID: "a", ClientStatus: api.AllocClientStatusRunning, AllocatedResources: &api.AllocatedResources{
 			Tasks: map[string]*api.AllocatedTaskResources{"t": {Cpu: api.AllocatedCpuResources{CpuShares: 2000}, Memory: api.AllocatedMemoryResources{MemoryMB: 1024}}},
 		}}}

@@ -1,6 +1,7 @@
 package nomad
 
 import (
+	"cmp"
 	"context"
 	"path"
 	"time"
@@ -99,7 +100,8 @@ func (b *backend) Report(ctx context.Context, n *corev1.Node) error {
 // takesWork reports whether pods may run on a machine.
 func (b *backend) takesWork(node *api.NodeListStub) bool {
 	return node.Status == api.NodeStatusReady && node.SchedulingEligibility == api.NodeSchedulingEligible && !node.Drain &&
-		node.NodePool == b.cfg.NodePool && node.NodeResources != nil && b.inDatacenters(node.Datacenter)
+		cmp.Or(node.NodePool, api.NodePoolDefault) == b.cfg.NodePool && // Nomad before 1.6 has no pools
+		node.NodeResources != nil && b.inDatacenters(node.Datacenter)
 }
 
 // inDatacenters reports whether a datacenter is among those of the configuration, which may
