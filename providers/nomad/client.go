@@ -81,6 +81,8 @@ func classify(action podgroup.Action, err error) error {
 	switch has := func(text string) bool { return strings.Contains(body, text) }; {
 	case has(api.RegisterEnforceIndexErrPrefix):
 		code, status = codeExists, http.StatusConflict
+	case has("No path to node"): // its client is not connected at the moment; what it has is not gone
+		code, status = "503", http.StatusServiceUnavailable
 	case has(api.PermissionDeniedErrorContent):
 		code, status = "403", http.StatusForbidden
 	case action == podgroup.ActionCreate && status == http.StatusInternalServerError && (has("error occurred:") || has("errors occurred:")):

@@ -111,7 +111,7 @@ func (l *taskLog) run() int64 {
 	l.b.mu.Lock()
 	r := l.b.records[l.job]
 	l.b.mu.Unlock()
-	if r == nil || r.alloc == nil || r.alloc.ID != l.alloc {
+	if r == nil || r.alloc == nil || r.alloc.ID != l.alloc || r.alloc.ClientStatus == api.AllocClientStatusLost { // whose tasks run for ever
 		return -1
 	}
 	state := r.alloc.TaskStates[l.task]

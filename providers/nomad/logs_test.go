@@ -1,15 +1,19 @@
 package nomad
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/hashicorp/nomad/api"
 	corev1 "k8s.io/api/core/v1"
 
 	vkapi "github.com/virtual-kubelet/virtual-kubelet/node/api"
+	"github.com/virtual-kubelet/virtual-kubelet/podgroup/grouptest"
+	"github.com/virtual-kubelet/virtual-kubelet/providers/nomad/nomadtest"
 )
 
 // A log that is followed goes on, with each line once, when Nomad writes to another file, and
@@ -68,6 +72,37 @@ func TestFollowedLogOfManyFiles(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// A log that is followed goes on after its machine was not connected for a moment, but not once
+// Nomad has given up the allocation, whose tasks it shows as running.
+func TestFollowedLogOfAMachineThatIsAway(t *testing.T) {
+	inVirtualTime(t, func(pod *corev1.Pod) { pod.Spec.RestartPolicy = corev1.RestartPolicyNever }, func(t *testing.T, r *rig, pod *corev1.Pod) {
+		log, err := r.GetContainerLogs(t.Context(), pod.Namespace, pod.Name, "main", vkapi.ContainerLogOpts{Follow: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer log.Close()
+		go func() {
+			time.Sleep(followInterval * 5 / 2)
+			r.world.Refuse(nomadtest.ActionLogs, 3, &grouptest.Refusal{Status: 404, Message: "No path to node"})
+			time.Sleep(5 * followInterval)
+			if err := errors.Join(r.world.Print(pod.Name, "main", "it is back"), r.world.Exit(pod.Name, "main", 0)); err != nil {
+				t.Error(err)
+			}
+		}()
+		if text, err := io.ReadAll(log); err != nil || !strings.HasSuffix(string(text), "it is back\n") {
+			t.Errorf("the log is %q, error %v", text, err)
+		}
+	})
+	b := newTestBackend(t, nil)
+	l := &taskLog{b: b, alloc: "a", job: "web", task: "main"}
+	for status, want := range map[string]int64{api.AllocClientStatusRunning: 0, api.AllocClientStatusUnknown: 0, api.AllocClientStatusLost: -1} {
+		b.records["web"] = &record{alloc: &api.Allocation{ID: "a", ClientStatus: status, TaskStates: map[string]*api.TaskState{"main": {State: taskRunning}}}}
+		if got := l.run(); got != want {
+			t.Errorf("of an allocation that is %s run %d executes, want %d", status, got, want)
+		}
 	}
 }
 
