@@ -153,6 +153,10 @@ func (b *backend) Create(ctx context.Context, r *podgroup.Request) (podgroup.Uni
 
 // register registers a job with its variables, and returns its index.
 func (b *backend) register(ctx context.Context, job *api.Job, r *podgroup.Request) (created podgroup.Unit, index uint64, err error) {
+	// The turns of a job before with the ID would let all init containers start at once.
+	if err := b.deleteVariables(ctx, *job.ID, map[string]string{metaTurns: job.Meta[metaTurns]}); err != nil {
+		return podgroup.Unit{}, 0, err
+	}
 	vars := b.variables(*job.ID, r.Pod, r.Files)
 	if err := b.putVariables(ctx, podgroup.ActionCreate, *job.ID, vars); err != nil {
 		return podgroup.Unit{}, 0, err
@@ -161,6 +165,9 @@ func (b *backend) register(ctx context.Context, job *api.Job, r *podgroup.Reques
 	if exists(err) {
 		found, index, err := b.existing(ctx, *job.ID, r.Tags)
 		if err != nil || index != 0 {
+			b.mu.Lock()
+			b.again[*job.ID] = job.Meta // its turns are written again
+			b.mu.Unlock()
 			return found, index, err
 		}
 		answer, _, err = b.api.Jobs().EnforceRegister(job, 0, write(ctx))

@@ -8,6 +8,7 @@ import (
 
 	"github.com/hashicorp/nomad/api"
 
+	"github.com/virtual-kubelet/virtual-kubelet/podgroup"
 	"github.com/virtual-kubelet/virtual-kubelet/podgroup/grouptest"
 	"github.com/virtual-kubelet/virtual-kubelet/providers/nomad/nomadtest"
 )
@@ -53,6 +54,7 @@ func (r *rig) wantNoVariables(t *testing.T) {
 // deleted once, and not with each list.
 func TestVariablesOfPodsThatHaveEnded(t *testing.T) {
 	withVariables(t, func(t *testing.T, r *rig, pod *corev1.Pod) {
+		before := r.world.Calls(nomadtest.ActionDeleteVar)
 		if err := r.world.Exit(pod.Name, "main", 0); err != nil {
 			t.Fatal(err)
 		}
@@ -60,7 +62,7 @@ func TestVariablesOfPodsThatHaveEnded(t *testing.T) {
 		r.wantNoVariables(t)
 		r.world.BreakStreams()
 		time.Sleep(aMoment)
-		if n := r.world.Calls(nomadtest.ActionDeleteVar); n != 2 {
+		if n := r.world.Calls(nomadtest.ActionDeleteVar) - before; n != 2 {
 			t.Errorf("two variables are deleted by %d calls", n)
 		}
 	})
@@ -167,6 +169,28 @@ func TestTurnThatFails(t *testing.T) {
 		time.Sleep(aMoment)
 		if n := len(r.api.Variables()); n != 1 || r.world.Calls(nomadtest.ActionJobs) != lists {
 			t.Errorf("after a heartbeat there are %d turns, and %d more lists", n, r.world.Calls(nomadtest.ActionJobs)-lists)
+		}
+	})
+}
+
+// The init containers of a pod that is created again wait for their turn, though the job before
+// has left its variable. If there is a job already, its turns are written again.
+func TestTurnsOfAnEarlierJob(t *testing.T) {
+	inVirtualTime(t, nil, func(t *testing.T, r *rig, _ *corev1.Pod) {
+		pod := grouptest.NewPod("inits")
+		pod.Spec.InitContainers = []corev1.Container{{Name: "first", Image: "busybox:1"}, {Name: "second", Image: "busybox:1"}}
+		b := newTestBackend(t, r.api)
+		leftover := &api.Variable{Namespace: "default", Path: turnsPath("vk-inits"), Items: api.VariableItems{"turn1": "open"}}
+		if err := b.putVariables(t.Context(), podgroup.ActionUpdate, "vk-inits", []*api.Variable{leftover}); err != nil {
+			t.Fatal(err)
+		}
+		for _, again := range []int{0, 1} {
+			if _, err := b.Create(t.Context(), &podgroup.Request{Pod: pod, Name: "inits"}); err != nil {
+				t.Fatal(err)
+			}
+			if paths := r.api.Variables(); len(paths) != 0 || len(b.again) != again {
+				t.Errorf("once the job is registered the variables are %v, and %v is tried again", paths, b.again)
+			}
 		}
 	})
 }
