@@ -172,7 +172,7 @@ func TestDisplacedPod(t *testing.T) {
 	})
 }
 
-// A job of others stays as it is, whatever its ID and its allocations are: Nomad moves it as they want.
+// A job of others stays as it is, regardless of its ID and its allocations: Nomad moves it as they want.
 func TestDisplacedJobsOfOthers(t *testing.T) {
 	for name, meta := range map[string]map[string]string{
 		"an operator's":     {podgroup.TagPodName: "api"},
