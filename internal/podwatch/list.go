@@ -54,6 +54,9 @@ func (w *Watch) listWatch() *cache.ListWatch {
 // concerns reports whether an event is of a member's pod, or about no pod.
 func (w *Watch) concerns(event watch.Event) bool {
 	pod, ok := event.Object.(*corev1.Pod)
+	if ok {
+		w.shown.event(pod.ResourceVersion)
+	}
 	return !ok || event.Type == watch.Bookmark || event.Type == watch.Error || w.of(pod.Spec.NodeName) != nil
 }
 

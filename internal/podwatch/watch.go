@@ -28,7 +28,7 @@ type Watch struct {
 	resync    time.Duration
 	only      string // the one node; empty: any
 
-	shown string // the newest resource version; for the reflector alone
+	shown shown
 
 	mu      sync.RWMutex
 	nodes   map[string]*Pods

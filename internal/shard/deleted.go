@@ -7,9 +7,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// deleted reports whether the lease was not there when the leases were last read.
-func (s observation) deleted() bool { return s.lease != nil && s.lease.ResourceVersion == "" }
-
 // withoutVersion returns the lease as it is to be created again.
 func withoutVersion(lease *coordinationv1.Lease) *coordinationv1.Lease {
 	return &coordinationv1.Lease{
@@ -30,11 +27,11 @@ func (l *ledger) keepDeleted(listed map[string]observation, now time.Time) {
 		if _, found := listed[name]; found {
 			continue
 		}
-		if !l.isMember(name) && (!s.deleted() || !watched) {
+		if !l.isMember(name) && (!s.deleted || !watched) {
 			s.since = now
 		}
 		if !l.isMember(name) || now.Before(s.expires(l.LeaseDuration)) {
-			listed[name] = observation{withoutVersion(s.lease), s.since}
+			listed[name] = observation{withoutVersion(s.lease), s.since, true}
 		}
 	}
 	l.missUnseen(listed, now)
@@ -50,7 +47,7 @@ func (l *ledger) missUnseen(listed map[string]observation, now time.Time) {
 	for shard := range l.Shards {
 		name := l.shardName(shard)
 		if _, found := listed[name]; !found && !first {
-			listed[name] = observation{&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: name}}, now}
+			listed[name] = observation{&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: name}}, now, true}
 		}
 	}
 }

@@ -40,11 +40,11 @@ type ledger struct {
 	listed time.Time              // when refresh last worked
 }
 
-// observation is a lease in one of its versions, or deleted: then the lease has no
-// version.
+// observation is a lease in one of its versions, or one that was deleted.
 type observation struct {
-	lease *coordinationv1.Lease
-	since time.Time // when this version was first seen, or the lease first missed
+	lease   *coordinationv1.Lease
+	since   time.Time // when this version was first seen, or the lease first missed
+	deleted bool      // the lease was not there when the leases were last read
 }
 
 // expires is when the lease ends unless it is renewed.
@@ -89,8 +89,8 @@ func (l *ledger) refresh(ctx context.Context) error {
 	for i := range list.Items {
 		lease := &list.Items[i]
 		s, known := l.seen[lease.Name]
-		if !known || s.lease.ResourceVersion != lease.ResourceVersion {
-			s = observation{lease, now}
+		if !known || s.deleted || s.lease.ResourceVersion != lease.ResourceVersion {
+			s = observation{lease: lease, since: now}
 		}
 		seen[lease.Name] = s
 	}
@@ -138,7 +138,7 @@ func (l *ledger) hold(ctx context.Context, name string) error {
 // deleted is left so: others may have claimed it and lost it since.
 func (l *ledger) release(ctx context.Context, name string) error {
 	s := l.get(name)
-	if s.holder() != l.Identity || s.deleted() {
+	if s.holder() != l.Identity || s.deleted {
 		return nil
 	}
 	next := s.lease.DeepCopy()
@@ -161,14 +161,14 @@ func (l *ledger) write(ctx context.Context, next *coordinationv1.Lease) error {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.seen[next.Name] = observation{written, time.Now()}
+	l.seen[next.Name] = observation{lease: written, since: time.Now()}
 	return nil
 }
 
 // remove deletes a lease in the version in which it was seen.
 func (l *ledger) remove(ctx context.Context, name string) error {
 	s := l.get(name)
-	if s.lease == nil || s.deleted() {
+	if s.lease == nil || s.deleted {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, l.requestTimeout())

@@ -93,7 +93,7 @@ func (m *member) step(ctx context.Context) {
 // that is due, and makes again what somebody has deleted.
 func (m *member) renew(ctx context.Context) {
 	name, begin := m.ledger.memberName(m.Identity), time.Now()
-	due := begin.Sub(m.renewed) >= m.renewInterval() || m.ledger.get(name).deleted()
+	due := begin.Sub(m.renewed) >= m.renewInterval() || m.ledger.get(name).deleted
 	if due && m.ok(ctx, m.ledger.hold(ctx, name)) {
 		m.renewed = begin
 	}
@@ -104,7 +104,7 @@ func (m *member) renew(ctx context.Context) {
 // would take what they take back.
 func (m *member) known() bool {
 	mine := m.ledger.get(m.ledger.memberName(m.Identity))
-	return mine.holder() == m.Identity && !mine.deleted() && time.Since(m.renewed) < m.renewDeadline()
+	return mine.holder() == m.Identity && !mine.deleted && time.Since(m.renewed) < m.renewDeadline()
 }
 
 // notice ends the services of shards that somebody else has, and gives away
@@ -139,10 +139,10 @@ func (m *member) view(now time.Time) View {
 		switch {
 		case s != nil:
 			v.Shards[i] = Lease{Holder: m.Identity, Expires: s.until, RenewAt: s.renewed.Add(m.renewInterval()), Ending: s.ctx.Err() != nil}
-			if seen.deleted() {
+			if seen.deleted {
 				v.Shards[i].RenewAt = now
 			}
-		case seen.deleted():
+		case seen.deleted:
 			expires := seen.expires(m.LeaseDuration)
 			known := seen.holder() != "" && seen.holder() != m.Identity
 			v.Shards[i] = Lease{Holder: seen.holder(), Expires: expires, Ending: !known && now.Before(expires)}
