@@ -275,6 +275,7 @@ func (p *population) starts() map[container]int {
 func (p *population) unsettled() []string {
 	p.t.Helper()
 	var left []string
+	starts := p.starts()
 	for _, pod := range p.list(p.t.Context()) {
 		m := p.member(pod.UID)
 		if m.deleted {
@@ -283,6 +284,12 @@ func (p *population) unsettled() []string {
 		}
 		if !m.settled(&pod) {
 			left = append(left, fmt.Sprintf("%s %s (%s) is not yet %s: %s", m.name, pod.Name, pod.UID, m.ends, stateOf(&pod)))
+		}
+		for _, s := range pod.Status.ContainerStatuses {
+			// It runs before its shell, on a busy machine, has written that down.
+			if n := starts[container{pod.UID, s.Name}]; s.State.Running != nil && n < m.timesStarted(s.Name) && !m.lost && len(m.brokenOff) == 0 {
+				left = append(left, fmt.Sprintf("%s of %s %s (%s) has written down %d starts: %s", s.Name, m.name, pod.Name, pod.UID, n, stateOf(&pod)))
+			}
 		}
 	}
 	return left
