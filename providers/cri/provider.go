@@ -25,7 +25,7 @@ type Provider struct {
 	runtime internalapi.RuntimeService
 	images  internalapi.ImageManagerService
 	relay   *relay.Relay // nil if there is none
-	lock    *os.File
+	lock    *os.File     // of the root; nil before it was taken
 }
 
 // New goes on with the pods that an earlier process left in the runtime, and says in
@@ -106,5 +106,8 @@ func (p *Provider) disconnect(ctx context.Context) error {
 	if p.relay != nil {
 		errs = append(errs, p.relay.Close())
 	}
-	return errors.Join(append(errs, p.lock.Close())...)
+	if p.lock != nil {
+		errs = append(errs, p.lock.Close())
+	}
+	return errors.Join(errs...)
 }
