@@ -207,14 +207,13 @@ func TestSecondProcessDoesNotAct(t *testing.T) {
 		if waiting := second.claim.Waiting(); waiting == nil || !strings.Contains(waiting.Error(), "first") {
 			t.Errorf("the second waits for %v, want the first", waiting)
 		}
-		r.api.Written()
 		if err := second.stop(); err == nil {
 			t.Error("the second returned nil, want why it did not get the node")
 		}
 		second.stop = nil
 		pass(time.Second)
 		first.wantReady("True")
-		wantList(t, "writes at the end of the second", r.api.Written())
+		want(t, "writes of the second", second.nodeWrites.Load(), 0)
 		want(t, "holder", leases.now().Annotations[annotationHolder], "first")
 	})
 }
@@ -320,7 +319,7 @@ func TestProcessThatLostTheNodeEnds(t *testing.T) {
 			second.begin()
 			pass(time.Minute)
 			want(t, "the second acts", second.acts(), true)
-			r.api.Written()
+			written := first.nodeWrites.Load()
 			leases.setAway("first", false)
 			pass(20 * time.Second)
 			select {
@@ -335,7 +334,7 @@ func TestProcessThatLostTheNodeEnds(t *testing.T) {
 			_ = first.stop()
 			first.stop = nil
 			second.wantReady("True")
-			wantList(t, "writes", r.api.Written())
+			want(t, "writes of the first", first.nodeWrites.Load(), written)
 			pass(time.Minute)
 			want(t, "holder", leases.now().Annotations[annotationHolder], "second")
 		})

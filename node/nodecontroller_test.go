@@ -159,8 +159,8 @@ func TestStatusUpdateErrorHandler(t *testing.T) {
 			_, err := r.api.CoreV1().Nodes().Create(ctx, r.node, metav1.CreateOptions{})
 			return err
 		})
-		if len(was) != 1 || !apierrors.IsNotFound(was[0]) {
-			t.Errorf("handled %v, want one NotFound", was)
+		if len(was) == 0 || !apierrors.IsNotFound(was[0]) { // twice if the first look, whose time is random, falls here
+			t.Errorf("handled %v, want NotFound", was)
 		}
 		pass(time.Minute)
 		r.wantReady("True")

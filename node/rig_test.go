@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,6 +15,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 
 	"github.com/virtual-kubelet/virtual-kubelet/internal/fakeapi"
 )
@@ -23,6 +26,8 @@ type nodeRig struct {
 	t    *testing.T
 	api  *fakeapi.API
 	node *corev1.Node
+
+	nodeWrites atomic.Int32 // those of this controller alone
 
 	mu     sync.Mutex
 	ping   func(context.Context) error
@@ -86,7 +91,7 @@ func (r *nodeRig) withLease() NodeControllerOpt {
 
 func (r *nodeRig) launch(opts ...NodeControllerOpt) {
 	r.t.Helper()
-	nc, err := NewNodeController(r, r.node, r.api.CoreV1().Nodes(), opts...)
+	nc, err := NewNodeController(r, r.node, &countedNodes{r.api.CoreV1().Nodes(), &r.nodeWrites}, opts...)
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -96,6 +101,22 @@ func (r *nodeRig) launch(opts ...NodeControllerOpt) {
 	go func() { result <- nc.Run(ctx) }()
 	r.stop = func() error { cancel(); return <-result }
 	synctest.Wait()
+}
+
+// countedNodes counts the writes that a controller makes.
+type countedNodes struct {
+	corev1client.NodeInterface
+	writes *atomic.Int32
+}
+
+func (c *countedNodes) Create(ctx context.Context, node *corev1.Node, opts metav1.CreateOptions) (*corev1.Node, error) {
+	c.writes.Add(1)
+	return c.NodeInterface.Create(ctx, node, opts)
+}
+
+func (c *countedNodes) Patch(ctx context.Context, name string, kind types.PatchType, patch []byte, opts metav1.PatchOptions, subresources ...string) (*corev1.Node, error) {
+	c.writes.Add(1)
+	return c.NodeInterface.Patch(ctx, name, kind, patch, opts, subresources...)
 }
 
 func (r *nodeRig) start(opts ...NodeControllerOpt) {
