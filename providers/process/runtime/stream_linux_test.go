@@ -171,7 +171,9 @@ while read line; do echo got $line; done`)
 			}
 			go func() { done <- stream(t, response.Url, options) }()
 		}
-		eventually(t, "the size", func() bool { return strings.Contains(outs[0].String(), "19 93") })
+		for i := range outs { // both have to be attached before the only answer is written
+			eventually(t, "the size", func() bool { return strings.Contains(outs[i].String(), "19 93") })
+		}
 		_, err := io.WriteString(inW, "hello\n")
 		must(t, err)
 		for i := range outs {
