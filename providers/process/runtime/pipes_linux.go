@@ -35,8 +35,10 @@ func (p *pipes) input(in io.Reader) (*os.File, error) {
 	}
 	p.local, p.remote = append(p.local, w), append(p.remote, r)
 	p.inputs = append(p.inputs, func() {
-		_, _ = io.Copy(w, in)
-		_ = w.Close()
+		// A reader fails when the client has gone: what has half of its input must not take that for all.
+		if _, err := io.Copy(w, in); err == nil {
+			_ = w.Close()
+		}
 	})
 	return r, nil
 }

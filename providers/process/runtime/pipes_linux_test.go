@@ -3,9 +3,12 @@ package runtime
 import (
 	"bytes"
 	"context"
+	"errors"
 	"io"
 	"os"
+	"strings"
 	"testing"
+	"testing/iotest"
 	"testing/synctest"
 	"time"
 )
@@ -46,6 +49,25 @@ func TestDrainForASlowReader(t *testing.T) {
 			t.Errorf("%d bytes of %d were delivered", out.Len(), len(written))
 		}
 	})
+}
+
+// Input that a client breaks off does not end as if it were complete.
+func TestInputThatIsBrokenOff(t *testing.T) {
+	for _, end := range []error{io.EOF, errors.New("the client has gone")} {
+		var p pipes
+		t.Cleanup(p.close)
+		r, err := p.input(io.MultiReader(strings.NewReader("half"), iotest.ErrReader(end)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.inputs[0]()
+		if _, err := io.ReadFull(r, make([]byte, len("half"))); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := (buffered{r}).Read(make([]byte, 1)); errors.Is(err, io.EOF) != (end == io.EOF) {
+			t.Errorf("after %v, the command's input ends with %v", end, err)
+		}
+	}
 }
 
 // The caller that waits for late output may give up: time stands still here as long as somebody
