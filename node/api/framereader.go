@@ -14,6 +14,8 @@ const (
 	maxControlFrame = 1 << 10
 	// streamIDLength is the length of the ID that the payload of some frames begins with.
 	streamIDLength = 4
+	// maxStreamID is the highest ID that SPDY has.
+	maxStreamID = 1<<31 - 1
 	// maxSkipped is how long a frame may be that has no meaning here.
 	maxSkipped = 64 << 10
 )
@@ -30,6 +32,7 @@ type frameReader struct {
 	flight     *inFlight // nil: nothing is counted
 	maxStreams int       // 0 for any number
 	streams    int
+	nextID     uint32 // the lowest that the next stream may have
 
 	header [spdyHeader + streamIDLength]byte
 	rest   int  // of the client's frame of data beyond payload
@@ -77,21 +80,28 @@ func (r *frameReader) next() error {
 	if length > maxControlFrame {
 		return errFrame
 	}
-	r.pending, r.payload = r.header[:spdyHeader], length
 	if r.header[3] == spdySynStream && length >= streamIDLength {
-		return r.opened()
+		return r.opened(length)
 	}
+	r.pending, r.payload = r.header[:spdyHeader], length
 	return nil
 }
 
-// opened reads the ID of a stream that begins.
-func (r *frameReader) opened() error {
+// opened reads the ID of a stream that begins. IDs rise. For each that does not, the
+// library would start a goroutine that sends a reset, and read on, also while the client
+// takes nothing of what it is sent.
+func (r *frameReader) opened(length int) error {
 	if _, err := io.ReadFull(r.from, r.header[spdyHeader:]); err != nil {
 		return err
 	}
-	r.pending, r.payload = r.header[:], r.payload-streamIDLength
+	id := binary.BigEndian.Uint32(r.header[spdyHeader:])
+	if id < r.nextID || id > maxStreamID {
+		return errFrame
+	}
+	r.nextID = id + 2
+	r.pending, r.payload = r.header[:], length-streamIDLength
 	if r.flight != nil {
-		r.flight.open(streamID(r.header[spdyHeader:]))
+		r.flight.open(id)
 	}
 	return nil
 }

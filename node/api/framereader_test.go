@@ -2,8 +2,10 @@ package api
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"io"
+	"slices"
 	"testing"
 	"testing/iotest"
 
@@ -51,7 +53,7 @@ func TestFramesThatAreNotAllowed(t *testing.T) {
 		"an unknown kind":      controlFrame(77, nil),
 		"long headers":         controlFrame(spdySynStream, make([]byte, maxControlFrame+1)),
 		"long settings":        controlFrame(spdySettings, make([]byte, maxSkipped+1)),
-		"too many streams":     bytes.Repeat(syn, 3),
+		"too many streams":     slices.Concat(synFrame(1), synFrame(3), synFrame(5)),
 		"a cut header":         syn[:5],
 		"settings in one part": controlFrame(spdySettings, make([]byte, 100))[:50],
 	} {
@@ -79,6 +81,37 @@ func TestRepliesAreUnderstood(t *testing.T) {
 		}
 		if reply, ok := frame.(*spdy.SynReplyFrame); !ok || reply.StreamId != spdy.StreamId(id+1) || len(reply.Headers) > 0 {
 			t.Errorf("reply %d: %+v", id, frame)
+		}
+	}
+}
+
+// IDs of streams rise. A client that repeats one has its connection closed: the library
+// answers each with a goroutine, however many of them wait for the client to read.
+func TestStreamIDsRise(t *testing.T) {
+	for name, c := range map[string]struct {
+		ids []uint32
+		err error
+	}{
+		"one after the other": {[]uint32{1, 3, 5}, nil},
+		"with gaps":           {[]uint32{3, 9, maxStreamID}, nil},
+		"the same":            {[]uint32{1, 3, 3}, errFrame},
+		"an older one":        {[]uint32{1, 3, 1}, errFrame},
+		"too close":           {[]uint32{1, 2}, errFrame},
+		"more than there are": {[]uint32{maxStreamID, maxStreamID + 2}, errFrame},
+		"with a bit too many": {[]uint32{1, 1<<31 | 3}, errFrame},
+	} {
+		var in bytes.Buffer
+		for _, id := range c.ids {
+			in.Write(controlFrame(spdySynStream, binary.BigEndian.AppendUint32(make([]byte, 0, 10), id)[:10]))
+		}
+		flight := newInFlight()
+		_, err := io.ReadAll(&frameReader{cutReader: cutReader{from: &in}, flight: flight})
+		opened := len(c.ids)
+		if c.err != nil {
+			opened--
+		}
+		if !errors.Is(err, c.err) || len(flight.unread) != opened {
+			t.Errorf("%s: %v, and %d streams", name, err, len(flight.unread))
 		}
 	}
 }

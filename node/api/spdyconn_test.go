@@ -116,3 +116,29 @@ func TestStreamHeadersAreNotKept(t *testing.T) {
 		t.Errorf("a stream costs %d bytes, more than %d", each, maxStream)
 	}
 }
+
+// A client that begins the same stream again, and reads no answer, does not have one
+// written for each: its connection ends.
+func TestRepeatedStreamsEndTheConnection(t *testing.T) {
+	for path, protocol := range spdyPaths {
+		conn := upgradeToSPDY(t, serveTLS(t, unreachable(t)), path, protocol)
+		framer, err := spdy.NewFramer(conn, conn)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 10 { // of which later ones may find the connection closed
+			_ = framer.WriteFrame(&spdy.SynStreamFrame{StreamId: 1, Headers: http.Header{"Port": {"80"}, "Streamtype": {"error"}}})
+		}
+		_ = framer.WriteFrame(&spdy.PingFrame{Id: 1})
+		for {
+			frame, err := framer.ReadFrame()
+			if err != nil {
+				break
+			}
+			if _, ok := frame.(*spdy.PingFrame); ok {
+				t.Errorf("%s: the connection is served on", path)
+				break
+			}
+		}
+	}
+}
