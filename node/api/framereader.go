@@ -9,9 +9,15 @@ import (
 const (
 	// maxDataFrame is the size in which data is given to the SPDY library.
 	maxDataFrame = 2 << 10
-	// maxControlFrame is how long any other frame may be. The headers of a stream have
-	// some hundred bytes; compressed ones can become a thousand times as long.
-	maxControlFrame = 1 << 10
+	// minSynStream and maxSynStream are how long a frame may be that begins a stream. The
+	// headers of one have some hundred bytes; compressed ones can become a thousand times
+	// as long.
+	minSynStream = 10
+	maxSynStream = 1 << 10
+	// pingLength and endLength are how long a ping is, and a reset or a "go away". The
+	// library reads no more, and would take the rest of a longer one for the next frame.
+	pingLength = 4
+	endLength  = 8
 	// streamIDLength is the length of the ID that the payload of some frames begins with.
 	streamIDLength = 4
 	// maxStreamID is the highest ID that SPDY has.
@@ -62,7 +68,7 @@ func (r *frameReader) next() error {
 		r.rest, r.last = length, r.header[4]
 		return r.data()
 	}
-	switch kind := binary.BigEndian.Uint16(r.header[2:]); kind {
+	switch binary.BigEndian.Uint16(r.header[2:]) {
 	case spdySettings, spdyWindowUpdate:
 		if length > maxSkipped {
 			return errFrame
@@ -70,18 +76,17 @@ func (r *frameReader) next() error {
 		_, err := io.CopyN(io.Discard, r.from, int64(length))
 		return err
 	case spdySynStream:
-		if r.streams++; r.maxStreams > 0 && r.streams > r.maxStreams {
+		return r.opened(length)
+	case spdyPing:
+		if length != pingLength {
 			return errFrame
 		}
-	case spdyRstStream, spdyPing, spdyGoAway:
+	case spdyRstStream, spdyGoAway:
+		if length != endLength {
+			return errFrame
+		}
 	default:
 		return errFrame
-	}
-	if length > maxControlFrame {
-		return errFrame
-	}
-	if r.header[3] == spdySynStream && length >= streamIDLength {
-		return r.opened(length)
 	}
 	r.pending, r.payload = r.header[:spdyHeader], length
 	return nil
@@ -91,6 +96,9 @@ func (r *frameReader) next() error {
 // library would start a goroutine that sends a reset, and read on, also while the client
 // takes nothing of what it is sent.
 func (r *frameReader) opened(length int) error {
+	if r.streams++; r.maxStreams > 0 && r.streams > r.maxStreams || length < minSynStream || length > maxSynStream {
+		return errFrame
+	}
 	if _, err := io.ReadFull(r.from, r.header[spdyHeader:]); err != nil {
 		return err
 	}
