@@ -95,8 +95,14 @@ func (r *frameReader) next() error {
 // opened reads the ID of a stream that begins. IDs rise. For each that does not, the
 // library would start a goroutine that sends a reset, and read on, also while the client
 // takes nothing of what it is sent.
+//
+// Nor has a stream any flag but that of its end: of one with the other, which is for a
+// server's, the library would send no reset, by which frameConn learns that it was refused.
 func (r *frameReader) opened(length int) error {
 	if r.streams++; r.maxStreams > 0 && r.streams > r.maxStreams || length < minSynStream || length > maxSynStream {
+		return errFrame
+	}
+	if r.header[4]&^flagFin != 0 {
 		return errFrame
 	}
 	if _, err := io.ReadFull(r.from, r.header[spdyHeader:]); err != nil {

@@ -47,11 +47,14 @@ func TestFramesAreCut(t *testing.T) {
 // What no client has to send, and what could cost much, ends the connection.
 func TestFramesThatAreNotAllowed(t *testing.T) {
 	syn := controlFrame(spdySynStream, make([]byte, 10))
+	unidirectional := synFrame(1)
+	unidirectional[4] = 2
 	for name, in := range map[string][]byte{
 		"headers":              controlFrame(spdyHeaders, make([]byte, 10)),
 		"a reply":              controlFrame(spdySynReply, make([]byte, 10)),
 		"an unknown kind":      controlFrame(77, nil),
 		"long headers":         controlFrame(spdySynStream, make([]byte, maxSynStream+1)),
+		"a one-way stream":     unidirectional,
 		"no headers":           controlFrame(spdySynStream, make([]byte, minSynStream-1)),
 		"a frame in a ping":    controlFrame(spdyPing, append([]byte{0, 0, 0, 1}, syn...)),
 		"a frame in a reset":   controlFrame(spdyRstStream, append(make([]byte, 8), syn...)),

@@ -3,8 +3,12 @@ package api
 import (
 	"bytes"
 	"io"
+	"net"
 	"testing"
 	"testing/synctest"
+
+	"github.com/moby/spdystream"
+	"github.com/moby/spdystream/spdy"
 )
 
 // synFrame is the beginning of a stream, with no more than the library needs.
@@ -69,6 +73,51 @@ func TestDataOfNoStream(t *testing.T) {
 	got, err := io.ReadAll(&frameReader{cutReader: cutReader{from: &in}, flight: flight})
 	if want := append(synFrame(1), dataFrame(1, 1, []byte("hello"))...); err != nil || !bytes.Equal(got, want) {
 		t.Errorf("got %d bytes, %v: %q", len(got), err, got)
+	}
+}
+
+// Nothing is kept of a stream that was refused, with any flags.
+func TestRefusedStreamsAreForgotten(t *testing.T) {
+	for _, flags := range []spdy.ControlFlags{0, spdy.ControlFlagFin, spdy.ControlFlagUnidirectional} {
+		client, server := net.Pipe()
+		flight := newInFlight()
+		conn, err := newSPDYConn(t.Context(), newFrameConn(server, 0, flight), func(*spdystream.Stream) error { return errSessionEnded })
+		if err != nil {
+			t.Fatal(err)
+		}
+		framer, err := spdy.NewFramer(client, client)
+		if err != nil {
+			t.Fatal(err)
+		}
+		go func() { // what a session does
+			<-conn.CloseChan()
+			server.Close()
+		}()
+		const workers = 5
+		go func() { // fails once the connection is closed
+			for id := range spdy.StreamId(10) {
+				_ = framer.WriteFrame(&spdy.SynStreamFrame{StreamId: 2*id + 1, CFHeader: spdy.ControlFrameHeader{Flags: flags}})
+			}
+			for id := range uint32(workers) { // each worker of the library answers one, after its streams
+				_ = framer.WriteFrame(&spdy.PingFrame{Id: 2*id + 1})
+			}
+		}()
+		for pings := 0; pings < workers; {
+			frame, err := framer.ReadFrame()
+			if err != nil {
+				break
+			}
+			if _, ok := frame.(*spdy.PingFrame); ok {
+				pings++
+			}
+		}
+		flight.mu.Lock()
+		if len(flight.unread) > 0 {
+			t.Errorf("flags %d: %d streams are kept", flags, len(flight.unread))
+		}
+		flight.mu.Unlock()
+		client.Close()
+		<-conn.CloseChan()
 	}
 }
 

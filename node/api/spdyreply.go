@@ -23,6 +23,8 @@ const (
 	spdyWindowUpdate = 9
 
 	spdyRefusedStream = 3 // a status of RST_STREAM
+
+	flagFin = 1 // the sender has no more data for the stream
 )
 
 // isReply reports whether frame is what reply has had the library write.
