@@ -248,6 +248,56 @@ func TestWebSocketV5ClosesStdin(t *testing.T) {
 	}
 }
 
+// TestUselessMessagesAreNotLogged: the library would log each, and a client can send any
+// number of them.
+func TestUselessMessagesAreNotLogged(t *testing.T) {
+	before := rejections.Load()
+	server := serveRun(t, func(ctx context.Context, _ []string, attach api.AttachIO) error {
+		within(t, attach.Resize(), "size, which comes last")
+		return nil
+	})
+	for protocol, useless := range map[string][]string{
+		"v5.channel.k8s.io":        {"\xff\x00", "\x00x", "\x00x"}, // input after the end of input
+		"v4.base64.channel.k8s.io": {"0!", "0!"},
+	} {
+		conn, _, err := dialWebSocket(t, server, allStreams, protocol)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := channels{conn, strings.Contains(protocol, "base64")}
+		for _, message := range useless {
+			if err := conn.WriteMessage(websocket.BinaryMessage, []byte(message)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		c.send(t, 4, `{"Width":1,"Height":1}`)
+		if got := c.collect(t); got[3] != `{"metadata":{},"status":"Success"}` {
+			t.Errorf("%s: got %q", protocol, got)
+		}
+	}
+	forward := serveForward(t, echoPort)
+	conn, _, err := dialWebSocket(t, forward, "/portForward/ns/p?port=80", "v4.base64.channel.k8s.io")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := conn.WriteMessage(websocket.TextMessage, []byte("0!")); err != nil {
+		t.Fatal(err)
+	}
+	channels{conn, true}.send(t, 0, "echo")
+	for text := ""; !strings.Contains(text, "echo"); {
+		_, message, err := conn.ReadMessage()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if message[0] == '0' {
+			text += decodeBase64(t, string(message[1:]))
+		}
+	}
+	if n := rejections.Load() - before; n > 0 {
+		t.Errorf("%d lines", n)
+	}
+}
+
 // TestOddSizes: what is no size on the channel for sizes disturbs nothing.
 func TestOddSizes(t *testing.T) {
 	for name, odd := range map[string]string{

@@ -1,8 +1,10 @@
 package api
 
 import (
+	"io"
 	"net/http"
 
+	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/util/remotecommand"
 	"k8s.io/streaming/pkg/httpstream/wsstream"
 
@@ -32,7 +34,7 @@ func openWebSocket(w http.ResponseWriter, r *http.Request, want execStreams) *ex
 		webSocketV4Base64:                       base64,
 		webSocketV5:                             binary,
 	})
-	protocol, streams, err := conn.Open(w, r)
+	protocol, streams, err := openChannels(conn, w, r)
 	if err != nil {
 		log.G(r.Context()).WithError(err).Debug("no WebSocket for exec or attach")
 		return nil
@@ -58,6 +60,12 @@ func openWebSocket(w http.ResponseWriter, r *http.Request, want execStreams) *ex
 	}
 	_, _ = first.Write(nil) // shows the client that the session has begun
 	return client
+}
+
+// openChannels takes over the connection of a request. The library gets no logger: it would
+// log each message that it cannot use as an error, as often as the client likes.
+func openChannels(conn *wsstream.Conn, w http.ResponseWriter, r *http.Request) (protocol string, channels []io.ReadWriteCloser, err error) {
+	return conn.Open(w, r.WithContext(logr.NewContext(r.Context(), logr.Discard())))
 }
 
 // execChannels are the channels of a session, by number.

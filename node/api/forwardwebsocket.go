@@ -62,7 +62,7 @@ func (f *forwarder) serveWebSocket(w *streamConn, ports []int32) {
 		webSocketV4:       binary,
 		webSocketV4Base64: {Channels: channels},
 	})
-	_, streams, err := conn.Open(w, f.request)
+	_, streams, err := openChannels(conn, w, f.request)
 	if err != nil {
 		log.G(f.request.Context()).WithError(err).Debug("no WebSocket for port-forward")
 		return

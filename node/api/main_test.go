@@ -28,7 +28,7 @@ import (
 
 func TestMain(m *testing.M) {
 	klog.SetLogger(funcr.New(func(_, line string) { // what the libraries say of broken connections
-		if strings.Contains(line, "rejected") {
+		if strings.Contains(line, "rejected") || strings.Contains(line, "Unable to write frame") {
 			rejections.Add(1)
 		}
 	}, funcr.Options{}))
@@ -40,7 +40,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// rejections counts what the libraries log about streams.
+// rejections counts what the libraries log about streams and messages that they cannot use.
 var rejections atomic.Int32
 
 // leaks is goleak.Find with more patience: the SPDY library holds on to a
