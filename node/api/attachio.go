@@ -11,7 +11,7 @@ import (
 type AttachIO interface {
 	// Stdin is nil unless the client has input. Its Read ends with io.EOF when
 	// the client has sent it all, and with another error when the client has
-	// gone.
+	// gone or breaks its input off, which both end the context.
 	Stdin() io.Reader
 	// Stdout is nil unless the client wants it. Closing it is optional.
 	Stdout() io.WriteCloser
@@ -47,17 +47,21 @@ func (a *attachIO) Stderr() io.WriteCloser  { return a.stderr }
 func (a *attachIO) TTY() bool               { return a.tty }
 func (a *attachIO) Resize() <-chan TermSize { return a.resize }
 
-// newAttachIO shows a provider the streams that client has. They end with ctx.
-func newAttachIO(ctx context.Context, client *execClient, tty bool) *attachIO {
+// newAttachIO shows a provider the streams that client has. They end with ctx, which a
+// client cancels that breaks its input off.
+func newAttachIO(ctx context.Context, cancel context.CancelFunc, client *execClient, tty bool) *attachIO {
 	a := &attachIO{tty: tty, resize: make(chan TermSize)}
+	stream := func(s io.ReadWriteCloser) *clientStream {
+		return &clientStream{ctx: ctx, cancel: cancel, ReadWriteCloser: s}
+	}
 	if client.stdin != nil {
-		a.stdin = &clientStream{ctx: ctx, ReadWriteCloser: client.stdin}
+		a.stdin = stream(client.stdin)
 	}
 	if client.stdout != nil {
-		a.stdout = &clientStream{ctx: ctx, ReadWriteCloser: client.stdout}
+		a.stdout = stream(client.stdout)
 	}
 	if client.stderr != nil {
-		a.stderr = &clientStream{ctx: ctx, ReadWriteCloser: client.stderr}
+		a.stderr = stream(client.stderr)
 	}
 	return a
 }

@@ -2,21 +2,29 @@ package api
 
 import (
 	"context"
+	"errors"
 	"io"
 	"sync/atomic"
 )
 
 // clientStream is a stream of a client as a provider gets it.
 type clientStream struct {
-	ctx context.Context // ends when the client has gone
+	ctx    context.Context    // ends when the client has gone
+	cancel context.CancelFunc // of ctx
 	io.ReadWriteCloser
-	reset atomic.Bool // the client has reset it, and a write has met that
+	reset atomic.Bool // the client has reset it, and a read or write has met that
 }
 
 // Read fails with the context's error when the client has gone: io.EOF would
-// mean that it has sent all that it wanted to.
+// mean that it has sent all that it wanted to. A client that breaks off the stream has
+// gone, too, and the context ends first: what gets the input must not live to take it
+// for a whole one.
 func (s *clientStream) Read(p []byte) (int, error) {
 	n, err := s.ReadWriteCloser.Read(p)
+	if errors.Is(err, errCut) {
+		s.reset.Store(true)
+		s.cancel()
+	}
 	return n, s.reason(err)
 }
 

@@ -424,3 +424,62 @@ func TestStdinOfClientThatClosesItsWebSocket(t *testing.T) {
 		}
 	}
 }
+
+// TestStdinThatIsBrokenOff is not taken for complete: SPDY has resets for that, which
+// client-go sends when it is cancelled. The library shows them as the end of the stream.
+func TestStdinThatIsBrokenOff(t *testing.T) {
+	for name, end := range map[string]func(conn httpstream.Connection, stdin httpstream.Stream){
+		"stream":     func(_ httpstream.Connection, stdin httpstream.Stream) { _ = stdin.Reset() },
+		"connection": func(conn httpstream.Connection, _ httpstream.Stream) { _ = conn.Close() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			started, ended := make(chan struct{}), make(chan [2]error, 1)
+			server := serveRun(t, func(ctx context.Context, _ []string, attach api.AttachIO) error {
+				_, _ = io.ReadFull(attach.Stdin(), make([]byte, len("half")))
+				close(started)
+				_, err := io.Copy(io.Discard, attach.Stdin())
+				ended <- [2]error{err, ctx.Err()}
+				return nil
+			})
+			conn := spdyClient(t, server, "/exec/ns/p/c?command=x&input=1", "v4.channel.k8s.io")
+			_, stdin := openStream(t, conn, "error"), openStream(t, conn, "stdin")
+			fmt.Fprint(stdin, "half")
+			within(t, started, "start")
+			end(conn, stdin)
+			errs := within(t, ended, "end of stdin")
+			if !errors.Is(errs[0], context.Canceled) || errs[1] == nil {
+				t.Errorf("reading stdin ended with %v, and the context with %v", errs[0], errs[1])
+			}
+		})
+	}
+}
+
+// TestStdinThatIsResetAfterItsEnd is complete.
+func TestStdinThatIsResetAfterItsEnd(t *testing.T) {
+	sent := make(chan struct{})
+	server := serveRun(t, func(ctx context.Context, _ []string, attach api.AttachIO) error {
+		within(t, sent, "reset of the client")
+		text, err := io.ReadAll(attach.Stdin())
+		if string(text) != "all" || err != nil || ctx.Err() != nil {
+			t.Errorf("stdin has %q, %v, and the context %v", text, err, ctx.Err())
+		}
+		return nil
+	})
+	raw := upgradeToSPDY(t, server, "/exec/ns/p/c?command=x&input=1", "v4.channel.k8s.io")
+	conn, err := spdy.NewClientConnection(raw)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	status, stdin := openStream(t, conn, "error"), openStream(t, conn, "stdin")
+	fmt.Fprint(stdin, "all")
+	_ = stdin.Close()
+	// The library's client has no reset for a stream that it has closed.
+	if _, err := raw.Write([]byte{0x80, 3, 0, 3, 0, 0, 0, 8, 0, 0, 0, byte(stdin.Identifier()), 0, 0, 0, 5}); err != nil {
+		t.Fatal(err)
+	}
+	close(sent)
+	if text, err := io.ReadAll(status); string(text) != `{"metadata":{},"status":"Success"}` {
+		t.Errorf("got %q, %v", text, err)
+	}
+}

@@ -116,8 +116,16 @@ func (r *frameReader) opened(length int) error {
 	r.pending, r.payload = r.header[:], length-streamIDLength
 	if r.flight != nil {
 		r.flight.open(id)
+		r.ended(id, r.header[4])
 	}
 	return nil
+}
+
+// ended records the end of a stream's data, if a frame with these flags is that.
+func (r *frameReader) ended(id uint32, flags byte) {
+	if r.flight != nil && flags&flagFin != 0 {
+		r.flight.complete(id)
+	}
 }
 
 // streamID is what the four bytes of an ID mean.
@@ -126,7 +134,8 @@ func streamID(b []byte) uint32 { return binary.BigEndian.Uint32(b) &^ (1 << 31) 
 // data makes a frame of what is left of the client's, or leaves it out.
 func (r *frameReader) data() error {
 	n := min(r.rest, maxDataFrame)
-	if r.flight != nil && !r.flight.add(streamID(r.header[:]), n) {
+	id := streamID(r.header[:])
+	if r.flight != nil && !r.flight.add(id, n) {
 		n, r.rest = r.rest, 0
 		_, err := io.CopyN(io.Discard, r.from, int64(n))
 		return err
@@ -136,6 +145,7 @@ func (r *frameReader) data() error {
 	flags := uint32(0)
 	if r.rest == 0 {
 		flags = uint32(r.last) << 24
+		r.ended(id, r.last)
 	}
 	binary.BigEndian.PutUint32(r.header[4:], flags|uint32(r.payload))
 	r.pending = r.header[:spdyHeader]

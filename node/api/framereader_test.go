@@ -118,8 +118,8 @@ func TestStreamIDsRise(t *testing.T) {
 		if c.err != nil {
 			opened--
 		}
-		if !errors.Is(err, c.err) || len(flight.unread) != opened {
-			t.Errorf("%s: %v, and %d streams", name, err, len(flight.unread))
+		if !errors.Is(err, c.err) || len(flight.inputs) != opened {
+			t.Errorf("%s: %v, and %d streams", name, err, len(flight.inputs))
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"errors"
 	"sync"
 
 	"k8s.io/streaming/pkg/httpstream"
@@ -17,12 +18,18 @@ type inFlight struct {
 	mu      sync.Mutex
 	changed sync.Cond
 	total   int
-	unread  map[uint32]int // bytes, by the ID of the open stream
+	inputs  map[uint32]input // by the ID of the open stream
 	closed  bool
 }
 
+// input is what a client sends on a stream.
+type input struct {
+	unread   int  // bytes
+	complete bool // nobody waits for more
+}
+
 func newInFlight() *inFlight {
-	f := &inFlight{unread: map[uint32]int{}}
+	f := &inFlight{inputs: map[uint32]input{}}
 	f.changed.L = &f.mu
 	return f
 }
@@ -32,7 +39,7 @@ func (f *inFlight) open(id uint32) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if !f.closed {
-		f.unread[id] += 0
+		f.inputs[id] = input{}
 	}
 }
 
@@ -42,11 +49,13 @@ func (f *inFlight) add(id uint32, n int) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for {
-		if _, ok := f.unread[id]; !ok || f.closed {
+		in, ok := f.inputs[id]
+		if !ok || f.closed {
 			return false
 		}
 		if f.total == 0 || f.total+n <= maxInFlight {
-			f.unread[id] += n
+			in.unread += n
+			f.inputs[id] = in
 			f.total += n
 			return true
 		}
@@ -58,21 +67,36 @@ func (f *inFlight) add(id uint32, n int) bool {
 func (f *inFlight) read(id uint32, n int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if unread, ok := f.unread[id]; ok {
-		n = min(n, unread)
-		f.unread[id] -= n
+	if in, ok := f.inputs[id]; ok {
+		n = min(n, in.unread)
+		in.unread -= n
+		f.inputs[id] = in
 		f.total -= n
 		f.changed.Broadcast()
 	}
 }
 
-// end forgets a stream from which nobody reads any more.
-func (f *inFlight) end(id uint32) {
+// complete records that all of a stream's data has come, or that we have closed it: what
+// ends it from then on cuts nothing off.
+func (f *inFlight) complete(id uint32) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.total -= f.unread[id]
-	delete(f.unread, id)
+	if in, ok := f.inputs[id]; ok {
+		in.complete = true
+		f.inputs[id] = in
+	}
+}
+
+// end forgets a stream from which nobody reads any more, and reports whether it was open
+// and incomplete.
+func (f *inFlight) end(id uint32) (cut bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	in, ok := f.inputs[id]
+	f.total -= in.unread
+	delete(f.inputs, id)
 	f.changed.Broadcast()
+	return ok && !in.complete
 }
 
 // close forgets all streams, and lets nobody wait any longer.
@@ -90,17 +114,28 @@ type countedStream struct {
 	flight *inFlight
 }
 
+// errCut is how a stream ends that the client has reset, or whose connection has ended,
+// before all of its data has come. The library's io.EOF is for those, too.
+var errCut = errors.New("the client has broken off the stream")
+
 func (s *countedStream) Read(p []byte) (int, error) {
 	n, err := s.Stream.Read(p)
 	s.flight.read(s.Identifier(), n)
-	if err != nil {
-		s.flight.end(s.Identifier())
+	if err != nil && s.flight.end(s.Identifier()) {
+		err = errCut
 	}
 	return n, err
 }
 
+// Close ends what is sent. Clients reset a connection when they have it all.
+func (s *countedStream) Close() error {
+	s.flight.complete(s.Identifier())
+	return s.Stream.Close()
+}
+
+// Reset ends the stream. It is no client's doing, and so cuts nothing off.
 func (s *countedStream) Reset() error {
-	defer s.flight.end(s.Identifier())
+	s.flight.end(s.Identifier())
 	return s.Stream.Reset()
 }
 

@@ -112,8 +112,8 @@ func TestRefusedStreamsAreForgotten(t *testing.T) {
 			}
 		}
 		flight.mu.Lock()
-		if len(flight.unread) > 0 {
-			t.Errorf("flags %d: %d streams are kept", flags, len(flight.unread))
+		if len(flight.inputs) > 0 {
+			t.Errorf("flags %d: %d streams are kept", flags, len(flight.inputs))
 		}
 		flight.mu.Unlock()
 		client.Close()

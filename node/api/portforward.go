@@ -18,8 +18,9 @@ import (
 // PortForwardHandlerFunc copies data between stream and a port of a pod until
 // either has ended. It is called once for each connection that the client
 // makes, concurrently. The context ends, and stream with it, when the client
-// has gone: its Read then fails with the context's error. io.EOF is the end of
-// what the client wanted to send. An error is sent to the client.
+// has gone or breaks this connection off: Read then fails with the context's
+// error. io.EOF is the end of what the client wanted to send. An error is sent
+// to the client.
 type PortForwardHandlerFunc func(ctx context.Context, namespace, pod string, port int32, stream io.ReadWriteCloser) error
 
 // PortForwardHandlerConfig is what the options of HandlePortForward set.
@@ -141,7 +142,7 @@ func (f *forwarder) run(port int32, data io.ReadWriteCloser, errs io.Writer) err
 	defer cancel()
 	stop := context.AfterFunc(ctx, func() { release(data) })
 	defer stop()
-	stream := &clientStream{ctx: ctx, ReadWriteCloser: data}
+	stream := &clientStream{ctx: ctx, cancel: cancel, ReadWriteCloser: data}
 	err := call(f.request, func() error { return f.forward(ctx, port, stream) })
 	if err != nil {
 		err = fmt.Errorf("error forwarding port %d to %s: %s", port, f.target, errorText(err))

@@ -198,6 +198,36 @@ func TestPortForwardToClientThatResets(t *testing.T) {
 	})
 }
 
+// TestPortForwardThatIsBrokenOff: a client that resets a connection has not sent all that
+// it wanted to, unless the provider has closed the connection before, as kubectl waits for.
+func TestPortForwardThatIsBrokenOff(t *testing.T) {
+	const late, early = "80", "81"
+	eachDialer(t, func(t *testing.T, how string) {
+		started, ended := make(chan struct{}), make(chan [2]error, 1)
+		conn := dialForward(t, how, func(ctx context.Context, port int32, stream io.ReadWriteCloser) error {
+			if fmt.Sprint(port) == late {
+				_ = stream.Close()
+			}
+			started <- struct{}{}
+			_, err := io.Copy(io.Discard, stream)
+			ended <- [2]error{err, ctx.Err()}
+			return err
+		})
+		for port, want := range map[string]error{late: nil, early: context.Canceled} {
+			failures, data := openForward(t, conn, "error", port, port), openForward(t, conn, "data", port, port)
+			within(t, started, "start of the provider")
+			_ = data.Reset()
+			if errs := within(t, ended, "end of the provider"); !errors.Is(errs[0], want) || !errors.Is(errs[1], want) {
+				t.Errorf("port %s: %v, and the context has %v; want %v", port, errs[0], errs[1], want)
+			}
+			// kubectl would end all other connections if it got an error.
+			if text, err := io.ReadAll(failures); err != nil || len(text) > 0 {
+				t.Errorf("port %s: the error stream says %q, %v", port, text, err)
+			}
+		}
+	})
+}
+
 // TestPortForwardOfClientThatHasGone: a provider that only reads can
 // distinguish a client that has gone from one that has sent all it wanted to.
 func TestPortForwardOfClientThatHasGone(t *testing.T) {

@@ -152,7 +152,7 @@ func runSession(r *http.Request, client *execClient, tty bool, run func(context.
 		stop := context.AfterFunc(ctx, func() { release(client.stdin) })
 		defer stop()
 	}
-	attach := newAttachIO(ctx, client, tty)
+	attach := newAttachIO(ctx, cancel, client, tty)
 	forwarded := make(chan struct{})
 	go func() { // waited for below
 		defer close(forwarded)
