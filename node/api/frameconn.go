@@ -37,9 +37,9 @@ type frameConn struct {
 
 // newFrameConn serves no more than maxStreams streams over conn, one after the other
 // or at once; any number if that is zero. Those that read the streams count what they
-// have read in flight: see countedStream.
-func newFrameConn(conn net.Conn, maxStreams int, flight *inFlight) *frameConn {
-	return &frameConn{Conn: conn, in: frameReader{cutReader: cutReader{from: conn}, maxStreams: maxStreams, flight: flight}}
+// have read in flight: see countedStream. gone is called when the client sends no more.
+func newFrameConn(conn net.Conn, maxStreams int, flight *inFlight, gone func()) *frameConn {
+	return &frameConn{Conn: conn, in: frameReader{cutReader: cutReader{from: conn}, maxStreams: maxStreams, flight: flight, gone: gone}}
 }
 
 func (c *frameConn) Read(p []byte) (int, error) { return c.in.Read(p) }

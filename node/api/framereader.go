@@ -33,8 +33,12 @@ var errFrame = errors.New("a SPDY frame that is not allowed here")
 // have 16 MiB, into smaller ones, waits while too much of it is unread, leaves out
 // settings and window updates, which the library ignores, and data of streams that are
 // not open, and fails at what clients of a kubelet never send.
+//
+// It calls gone before the library learns that nothing more comes: from then on that can
+// send nothing either, but does not close the connection.
 type frameReader struct {
 	cutReader
+	gone       func()
 	flight     *inFlight // nil: nothing is counted
 	maxStreams int       // 0 for any number
 	streams    int
@@ -45,13 +49,16 @@ type frameReader struct {
 	last   byte // the flags of the client's frame, which the last of ours gets
 }
 
-func (r *frameReader) Read(p []byte) (int, error) {
-	for r.empty() {
-		if err := r.next(); err != nil {
-			return 0, err
-		}
+func (r *frameReader) Read(p []byte) (n int, err error) {
+	for err == nil && r.empty() {
+		err = r.next()
 	}
-	n, _, err := r.read(p)
+	if err == nil {
+		n, _, err = r.read(p)
+	}
+	if err != nil {
+		r.gone()
+	}
 	return n, err
 }
 
@@ -84,6 +91,9 @@ func (r *frameReader) next() error {
 	case spdyRstStream, spdyGoAway:
 		if length != endLength {
 			return errFrame
+		}
+		if r.header[3] == spdyGoAway {
+			r.gone()
 		}
 	default:
 		return errFrame

@@ -12,6 +12,10 @@ import (
 	"github.com/moby/spdystream/spdy"
 )
 
+func newFrameReader(from io.Reader, flight *inFlight, gone func()) *frameReader {
+	return &frameReader{cutReader: cutReader{from: from}, flight: flight, gone: gone}
+}
+
 func dataFrame(id byte, flags byte, data []byte) []byte {
 	return append([]byte{0, 0, 0, id, flags, byte(len(data) >> 16), byte(len(data) >> 8), byte(len(data))}, data...)
 }
@@ -38,7 +42,7 @@ func TestFramesAreCut(t *testing.T) {
 	want.Write(ping)
 	want.Write(dataFrame(5, 0, []byte("x")))
 	for name, r := range map[string]io.Reader{"at once": bytes.NewReader(in.Bytes()), "byte by byte": iotest.OneByteReader(bytes.NewReader(in.Bytes()))} {
-		if got, err := io.ReadAll(&frameReader{cutReader: cutReader{from: r}}); err != nil || !bytes.Equal(got, want.Bytes()) {
+		if got, err := io.ReadAll(newFrameReader(r, nil, func() {})); err != nil || !bytes.Equal(got, want.Bytes()) {
 			t.Errorf("%s: got %d bytes, %v, want %d", name, len(got), err, want.Len())
 		}
 	}
@@ -65,9 +69,32 @@ func TestFramesThatAreNotAllowed(t *testing.T) {
 		"a cut header":         syn[:5],
 		"settings in one part": controlFrame(spdySettings, make([]byte, 100))[:50],
 	} {
-		_, err := io.ReadAll(&frameReader{cutReader: cutReader{from: bytes.NewReader(in)}, maxStreams: 2})
+		reader := newFrameReader(bytes.NewReader(in), nil, func() {})
+		reader.maxStreams = 2
+		_, err := io.ReadAll(reader)
 		if !errors.Is(err, errFrame) && !errors.Is(err, io.ErrUnexpectedEOF) && name != "settings in one part" {
 			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// The client is known to have gone before the library learns that nothing more comes.
+func TestFramesEndAfterTheClientIsGone(t *testing.T) {
+	first := synFrame(1)
+	for name, end := range map[string][]byte{
+		"a goaway":             controlFrame(spdyGoAway, make([]byte, 8)),
+		"a frame of no client": controlFrame(77, nil),
+		"a frame that is cut":  first[:5],
+		"data that is cut":     dataFrame(1, 0, []byte("data"))[:spdyHeader],
+	} {
+		gone := false
+		r := newFrameReader(bytes.NewReader(slices.Concat(first, end)), newInFlight(), func() { gone = true })
+		if _, err := io.ReadFull(r, make([]byte, len(first))); err != nil || gone {
+			t.Errorf("%s: %v, and gone is %v, after a frame", name, err, gone)
+		}
+		_, err := io.ReadFull(r, make([]byte, len(end)+1))
+		if err == nil || !gone {
+			t.Errorf("%s: %v, and the client is not known to have gone", name, err)
 		}
 	}
 }
@@ -113,7 +140,7 @@ func TestStreamIDsRise(t *testing.T) {
 			in.Write(controlFrame(spdySynStream, binary.BigEndian.AppendUint32(make([]byte, 0, 10), id)[:10]))
 		}
 		flight := newInFlight()
-		_, err := io.ReadAll(&frameReader{cutReader: cutReader{from: &in}, flight: flight})
+		_, err := io.ReadAll(newFrameReader(&in, flight, func() {}))
 		opened := len(c.ids)
 		if c.err != nil {
 			opened--
@@ -127,7 +154,7 @@ func TestStreamIDsRise(t *testing.T) {
 func FuzzFrameReader(f *testing.F) {
 	f.Add(append(controlFrame(spdySynStream, make([]byte, 10)), dataFrame(1, 1, make([]byte, 5000))...))
 	f.Fuzz(func(t *testing.T, in []byte) {
-		out, _ := io.ReadAll(&frameReader{cutReader: cutReader{from: bytes.NewReader(in)}})
+		out, _ := io.ReadAll(newFrameReader(bytes.NewReader(in), nil, func() {}))
 		for len(out) >= spdyHeader {
 			length := int(out[5])<<16 | int(out[6])<<8 | int(out[7])
 			if length > maxDataFrame {

@@ -62,7 +62,7 @@ func (s *streamConn) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	var conn net.Conn = watched
 	switch {
 	case !s.webSocket:
-		conn = newFrameConn(conn, s.maxStreams, s.flight)
+		conn = newFrameConn(conn, s.maxStreams, s.flight, s.gone)
 	case !s.tunnel:
 		conn = newMessageConn(conn, s.gone)
 	}

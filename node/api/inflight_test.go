@@ -34,7 +34,7 @@ func TestDataInFlightIsBounded(t *testing.T) {
 		got, done := 0, make(chan struct{})
 		go func() {
 			defer close(done)
-			reader := &frameReader{cutReader: cutReader{from: &in}, flight: flight}
+			reader := newFrameReader(&in, flight, func() {})
 			for {
 				n, err := reader.Read(make([]byte, 4<<10))
 				if got += n; err != nil {
@@ -70,7 +70,7 @@ func TestDataOfNoStream(t *testing.T) {
 	in.Write(dataFrame(9, 1, nil))
 	in.Write(dataFrame(1, 1, []byte("hello")))
 	flight := newInFlight()
-	got, err := io.ReadAll(&frameReader{cutReader: cutReader{from: &in}, flight: flight})
+	got, err := io.ReadAll(newFrameReader(&in, flight, func() {}))
 	if want := append(synFrame(1), dataFrame(1, 1, []byte("hello"))...); err != nil || !bytes.Equal(got, want) {
 		t.Errorf("got %d bytes, %v: %q", len(got), err, got)
 	}
@@ -81,7 +81,7 @@ func TestRefusedStreamsAreForgotten(t *testing.T) {
 	for _, flags := range []spdy.ControlFlags{0, spdy.ControlFlagFin, spdy.ControlFlagUnidirectional} {
 		client, server := net.Pipe()
 		flight := newInFlight()
-		conn, err := newSPDYConn(t.Context(), newFrameConn(server, 0, flight), func(*spdystream.Stream) error { return errSessionEnded })
+		conn, err := newSPDYConn(t.Context(), newFrameConn(server, 0, flight, func() {}), func() {}, func(*spdystream.Stream) error { return errSessionEnded })
 		if err != nil {
 			t.Fatal(err)
 		}

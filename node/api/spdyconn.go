@@ -29,26 +29,30 @@ const (
 // call it, and end only when it does.
 type streamHandler func(*spdystream.Stream) error
 
-// newSPDYConn serves SPDY over conn. A client that sends larger headers than the limits
-// above allow has its connection closed.
+// newSPDYConn serves SPDY over conn, and calls gone when the library has stopped to read
+// from it, since it does not close it. A client that sends larger headers than the limits
+// above allow, or such that cannot be read, is one reason for that.
 //
 // Kubernetes' own server (k8s.io/streaming/pkg/httpstream/spdy) has no such limits, and
 // logs each stream that is refused, as often as the client likes.
-func newSPDYConn(ctx context.Context, conn net.Conn, accept streamHandler) (*spdystream.Connection, error) {
+func newSPDYConn(ctx context.Context, conn net.Conn, gone func(), accept streamHandler) (*spdystream.Connection, error) {
 	server, err := spdystream.NewConnectionWithOptions(conn, true,
 		spdyframes.WithMaxHeaderFieldSize(maxHeaderField), spdyframes.WithMaxHeaderCount(maxHeaderFields))
 	if err != nil {
 		_ = conn.Close()
 		return nil, err
 	}
-	go server.Serve(func(stream *spdystream.Stream) { // ends with the connection
-		err := accept(stream)
-		clear(stream.Headers()) // or they would stay as long as the stream
-		if err != nil {
-			log.G(ctx).WithError(err).Debug("refused a SPDY stream")
-			_ = stream.Reset()
-		}
-	})
+	go func() { // ends with the connection
+		defer gone()
+		server.Serve(func(stream *spdystream.Stream) {
+			err := accept(stream)
+			clear(stream.Headers()) // or they would stay as long as the stream
+			if err != nil {
+				log.G(ctx).WithError(err).Debug("refused a SPDY stream")
+				_ = stream.Reset()
+			}
+		})
+	}()
 	return server, nil
 }
 
@@ -61,7 +65,7 @@ func upgradeSPDY(ctx context.Context, w *streamConn, accept streamHandler) (*spd
 	if err != nil {
 		return nil, err
 	}
-	return newSPDYConn(ctx, &bufferedConn{Conn: conn, from: buffers.Reader}, accept)
+	return newSPDYConn(ctx, &bufferedConn{Conn: conn, from: buffers.Reader}, w.gone, accept)
 }
 
 // bufferedConn is a connection that is read by way of a buffer until it is closed.

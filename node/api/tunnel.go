@@ -21,8 +21,8 @@ func (f *forwarder) serveTunnel(w *streamConn, creation time.Duration) {
 		return // Upgrade has answered
 	}
 	pairs := newStreamPairs(f, creation, w.flight)
-	tunnel := newFrameConn(clientportforward.NewTunnelingConnection("server", ws), 0, w.flight)
-	conn, err := newSPDYConn(f.request.Context(), tunnel, pairs.accept)
+	tunnel := newFrameConn(clientportforward.NewTunnelingConnection("server", ws), 0, w.flight, w.gone)
+	conn, err := newSPDYConn(f.request.Context(), tunnel, w.gone, pairs.accept)
 	if err != nil {
 		return // and the tunnel has been closed
 	}
