@@ -42,12 +42,12 @@ func (e *Engine) cgroupParent(ctx context.Context, pod *corev1.Pod) (string, err
 
 // reconcileCgroup applies to the pod's control group the pod's resources, which a resize
 // changes, or removes it at the pod's end.
-func (w *worker) reconcileCgroup(ctx context.Context, pod *corev1.Pod, box *sandbox, next action) {
-	switch {
+func (w *worker) reconcileCgroup(ctx context.Context, pod *corev1.Pod, seen *runtimeView, next action) {
+	switch box := seen.sandbox(); {
 	case next.verb == doEnd:
 		w.removeCgroup(ctx, pod)
 	case box != nil && box.ready:
-		w.setCgroup(ctx, pod)
+		w.setCgroup(ctx, w.withMemoryInUse(pod, seen))
 	}
 }
 

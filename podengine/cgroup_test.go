@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -65,6 +66,60 @@ func TestControlGroupsOfOrphans(t *testing.T) {
 			t.Errorf("%d sandboxes are left", n)
 		}
 	})
+}
+
+// The control group around the containers keeps its memory until all of them run with
+// lower limits, and has more before one gets more.
+func TestControlGroupsShrinkLast(t *testing.T) {
+	groups := &memoryCgroups{}
+	inBubbleWith(t, func(r *rig) { r.cfg.Cgroups = groups }, func(r *rig) {
+		limited := func(a, b string) *corev1.Pod {
+			return makePod("a b", func(p *corev1.Pod) {
+				p.Spec.Containers[0].Resources.Limits, p.Spec.Containers[1].Resources.Limits = memory(a), memory(b)
+			})
+		}
+		r.create(limited("600Mi", "400Mi"))
+		count(r, memoryOf(r, "a", 500<<20), memoryOf(r, "b", 100<<20))
+		r.update(limited("300Mi", "200Mi"))
+		r.after(time.Minute)
+		groups.want(t, "600Mi 400Mi", "600Mi 200Mi") // a does not fit
+		r.restart(time.Second)
+		groups.want(t, "600Mi 200Mi")
+		count(r, memoryOf(r, "a", 299<<20))
+		r.after(lastRetry)
+		groups.want(t, "300Mi 200Mi")
+		r.update(limited("300Mi", "500Mi"))
+		groups.want(t, "300Mi 500Mi")
+	})
+}
+
+// memoryCgroups has the memory limits that the containers had in the pods that it was
+// given.
+type memoryCgroups struct {
+	fakeCgroups
+	limits []string
+}
+
+func (m *memoryCgroups) Set(_ context.Context, pod *corev1.Pod) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var all []string
+	for i := range pod.Spec.Containers {
+		all = append(all, pod.Spec.Containers[i].Resources.Limits.Memory().String())
+	}
+	m.limits = append(m.limits, strings.Join(all, " "))
+	return nil
+}
+
+// want checks what the limits were since it was called last, without repetitions.
+func (m *memoryCgroups) want(t *testing.T, want ...string) {
+	t.Helper()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if got := slices.Compact(m.limits); !slices.Equal(got, want) {
+		t.Errorf("the limits were %q, want %q", got, want)
+	}
+	m.limits = nil
 }
 
 // fakeCgroups has what it was asked for.

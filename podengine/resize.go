@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -11,6 +12,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/virtual-kubelet/virtual-kubelet/log"
+	"github.com/virtual-kubelet/virtual-kubelet/podspec"
 )
 
 // resourcesAnnotation keeps with a container the resources that it was made with.
@@ -72,14 +74,17 @@ func (w *worker) recallResources() {
 	}
 }
 
+// memoryFalls reports whether a container is to be limited to less memory than it
+// runs with. No limit is the highest, and cannot be gone back to.
+func memoryFalls(has, wanted corev1.ResourceRequirements) bool {
+	before, after := has.Limits.Memory(), wanted.Limits.Memory()
+	return !after.IsZero() && (before.IsZero() || after.Cmp(*before) < 0)
+}
+
 // resizeContainer gives a container that runs the resources that the pod says now.
 func (w *worker) resizeContainer(ctx context.Context, pod *corev1.Pod, seen *runtimeView, a action) error {
 	_, c := findContainer(pod, a.container)
-	request := w.engine.cfg.Node.UpdateContainer(pod, c, a.id)
-	err := w.engine.cfg.Runtime.UpdateContainerResources(ctx, a.id, &runtimeapi.ContainerResources{Linux: request.Linux})
-	if err != nil {
-		err = fmt.Errorf("cannot resize container %s: %w", a.container, err)
-	}
+	err := w.updateResources(ctx, pod, c, seen.byID(a.container, a.id))
 	if ctx.Err() == nil {
 		w.check(pod, a.container, eventResizeError, "", err)
 	}
@@ -92,6 +97,68 @@ func (w *worker) resizeContainer(ctx context.Context, pod *corev1.Pod, seen *run
 	return nil
 }
 
+// updateResources has the runtime give a container its resources, unless the kernel
+// would kill it for that.
+func (w *worker) updateResources(ctx context.Context, pod *corev1.Pod, c *corev1.Container, inc *container) error {
+	if has, ok := given(inc, w.applied); ok && memoryFalls(has, c.Resources) {
+		if err := w.fitsMemory(ctx, c, inc.id); err != nil {
+			return fmt.Errorf("cannot decrease memory limits: %w", err)
+		}
+	}
+	request := w.engine.cfg.Node.UpdateContainer(pod, c, inc.id)
+	err := w.engine.cfg.Runtime.UpdateContainerResources(ctx, inc.id, &runtimeapi.ContainerResources{Linux: request.Linux})
+	if err != nil {
+		return fmt.Errorf("cannot resize container %s: %w", c.Name, err)
+	}
+	return nil
+}
+
+// fitsMemory returns an error, in a kubelet's words, unless a container uses less
+// memory than it is to be limited to. The error leaves out what it uses: with that,
+// each attempt would be another event, and another status.
+func (w *worker) fitsMemory(ctx context.Context, c *corev1.Container, id string) error {
+	listed, err := w.engine.cfg.Runtime.ListContainerStats(ctx, &runtimeapi.ContainerStatsFilter{Id: id})
+	if err != nil {
+		return fmt.Errorf("unable to read memory usage of container %q: %w", c.Name, err)
+	}
+	i := slices.IndexFunc(listed, func(s *runtimeapi.ContainerStats) bool { return s.GetAttributes().GetId() == id })
+	if i < 0 || listed[i].GetMemory().GetUsageBytes() == nil {
+		return fmt.Errorf("missing container %q memory usage", c.Name)
+	}
+	limit := c.Resources.Limits.Memory().Value()
+	if listed[i].Memory.UsageBytes.Value >= uint64(limit) {
+		return fmt.Errorf("attempting to set container %q memory limit (%d) below current usage", c.Name, limit)
+	}
+	return nil
+}
+
+// withMemoryInUse is the pod with the memory limits of before for those containers
+// that are to have lower ones and do not run with them yet: what is around them must
+// not shrink before they have.
+func (w *worker) withMemoryInUse(pod *corev1.Pod, seen *runtimeView) *corev1.Pod {
+	held := pod
+	eachContainer(pod, func(_ kind, c *corev1.Container) {
+		inc := seen.newest(c.Name)
+		if inc == nil || inc.phase != running {
+			return
+		}
+		has, ok := given(inc, w.applied)
+		if !ok || !memoryFalls(has, c.Resources) {
+			return
+		}
+		if held == pod {
+			held = pod.DeepCopy()
+			held.Status.QOSClass = podspec.QOSClass(pod) // which no resize changes
+		}
+		_, c = findContainer(held, c.Name)
+		delete(c.Resources.Limits, corev1.ResourceMemory)
+		if limit, limited := has.Limits[corev1.ResourceMemory]; limited {
+			c.Resources.Limits[corev1.ResourceMemory] = limit
+		}
+	})
+	return held
+}
+
 // resizeSandbox sends the new sums to the runtime, for those that size a machine
 // by them. The containers have what they need without.
 func (w *worker) resizeSandbox(ctx context.Context, pod *corev1.Pod, seen *runtimeView) {
@@ -99,7 +166,8 @@ func (w *worker) resizeSandbox(ctx context.Context, pod *corev1.Pod, seen *runti
 	if box == nil {
 		return
 	}
-	_, err := w.engine.cfg.Runtime.UpdatePodSandboxResources(ctx, w.engine.cfg.Node.UpdateSandbox(pod, box.id))
+	request := w.engine.cfg.Node.UpdateSandbox(w.withMemoryInUse(pod, seen), box.id)
+	_, err := w.engine.cfg.Runtime.UpdatePodSandboxResources(ctx, request)
 	if err != nil && status.Code(err) != codes.Unimplemented && ctx.Err() == nil {
 		log.G(ctx).WithError(err).Warn("Cannot tell the runtime of the pod's new resources")
 	}

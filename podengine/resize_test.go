@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
 func TestResize(t *testing.T) {
@@ -78,6 +79,81 @@ func TestResize(t *testing.T) {
 			r.wantResize(bigger)
 		})
 	})
+}
+
+// A memory limit does not fall to what the container uses, or less: the kernel would
+// kill it.
+func TestMemoryInUseIsNotTaken(t *testing.T) {
+	limited := func(amount string) *corev1.Pod {
+		return makePod("a", first(func(c *corev1.Container) { c.Resources.Limits = memory(amount) }))
+	}
+	const refused = `PodResizeInProgress Error 0: cannot decrease memory limits: attempting to set container "a" memory limit (268435456) below current usage`
+	inBubble(t, func(r *rig) {
+		r.create(limited("1Gi"))
+		r.runtime.did()
+		count(r, memoryOf(r, "a", 700<<20))
+		smaller := limited("256Mi")
+		r.update(smaller)
+		r.wantCalls()
+		r.wantState(smaller, "Running a=ready")
+		r.wantResize(smaller, refused)
+		count(r, memoryOf(r, "a", 256<<20))
+		r.restart(time.Second)
+		r.after(time.Minute)
+		r.wantCalls()
+		r.wantResize(smaller, refused)
+		if c := r.status(smaller).ContainerStatuses[0]; c.Resources.Limits.Memory().String() != "1Gi" {
+			t.Errorf("resources are %v", c.Resources)
+		}
+		count(r, memoryOf(r, "a", 256<<20-1))
+		r.after(lastRetry)
+		r.wantCalls("UpdateContainerResources a")
+		r.wantResize(smaller)
+	})
+	for name, test := range map[string]struct {
+		before, after string
+		usage         func(*rig)
+		want          []string
+	}{
+		"more": {"1Gi", "2Gi", func(*rig) {}, nil},
+		"a first limit": {"", "256Mi", func(r *rig) { count(r, memoryOf(r, "a", 700<<20)) },
+			[]string{refused}},
+		"no figures": {"1Gi", "256Mi", func(r *rig) { count(r, statsOf(r, "a")) },
+			[]string{`PodResizeInProgress Error 0: cannot decrease memory limits: missing container "a" memory usage`}},
+		"no statistics": {"1Gi", "256Mi", func(r *rig) {
+			r.runtime.intercept(func(_ context.Context, call string) error {
+				if call == "ListContainerStats" {
+					return errors.New("not now")
+				}
+				return nil
+			})
+		}, []string{`PodResizeInProgress Error 0: cannot decrease memory limits: unable to read memory usage of container "a": not now`}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(r *rig) {
+				r.create(limited(test.before))
+				test.usage(r)
+				pod := limited(test.after)
+				r.update(pod)
+				r.wantResize(pod, test.want...)
+			})
+		})
+	}
+}
+
+// memory is an amount of it, or none.
+func memory(amount string) corev1.ResourceList {
+	if amount == "" {
+		return nil
+	}
+	return corev1.ResourceList{corev1.ResourceMemory: resource.MustParse(amount)}
+}
+
+// memoryOf is what the runtime reports of a container that uses so much memory.
+func memoryOf(r *rig, name string, bytes uint64) *runtimeapi.ContainerStats {
+	s := statsOf(r, name, 0, 0, 0, 0)
+	s.Memory.UsageBytes = &runtimeapi.UInt64Value{Value: bytes}
+	return s
 }
 
 // wantResize checks what the status says of a resize, as "TYPE REASON GENERATION:
