@@ -10,6 +10,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
 )
@@ -87,29 +88,10 @@ func TestAShorterDeletionCounts(t *testing.T) {
 }
 
 func TestPreStopUsesTheGracePeriod(t *testing.T) {
-	var mu sync.Mutex
-	hooks := 0
-	withHook := first(func(c *corev1.Container) {
-		c.Lifecycle = &corev1.Lifecycle{PreStop: &corev1.LifecycleHandler{Exec: command("hook")}}
-	})
-	takes := func(r *rig, d time.Duration) {
-		hooks = 0
-		r.runtime.exec = func(ctx context.Context, _ string, _ []string) error {
-			mu.Lock()
-			hooks++
-			mu.Unlock()
-			select {
-			case <-time.After(d):
-				return nil
-			case <-ctx.Done():
-				return ctx.Err()
-			}
-		}
-	}
 	t.Run("in time", func(t *testing.T) {
 		inBubble(t, func(r *rig) {
-			takes(r, 10*time.Second)
-			pod := makePod("a", withHook)
+			r.countHooks(10 * time.Second)
+			pod := makePod("a", withPreStop)
 			r.create(pod)
 			r.runtime.did()
 			r.delete(pod, 30)
@@ -120,8 +102,8 @@ func TestPreStopUsesTheGracePeriod(t *testing.T) {
 	})
 	t.Run("too long", func(t *testing.T) {
 		inBubble(t, func(r *rig) {
-			takes(r, time.Hour)
-			pod := makePod("a", withHook)
+			r.countHooks(time.Hour)
+			pod := makePod("a", withPreStop)
 			r.create(pod)
 			r.runtime.did()
 			r.delete(pod, 30)
@@ -134,22 +116,22 @@ func TestPreStopUsesTheGracePeriod(t *testing.T) {
 	})
 	t.Run("no grace", func(t *testing.T) {
 		inBubble(t, func(r *rig) {
-			takes(r, time.Hour)
-			pod := makePod("a", withHook)
+			began := r.countHooks(time.Hour)
+			pod := makePod("a", withPreStop)
 			r.create(pod)
 			r.runtime.did()
 			r.delete(pod, 0)
 			r.after(time.Millisecond)
 			r.wantGone(pod)
-			if calls := r.runtime.did(); calls[0] != "StopContainer a 2" || hooks != 0 {
-				t.Errorf("calls are %v, the hook ran %d times", calls, hooks)
+			if calls := r.runtime.did(); calls[0] != "StopContainer a 2" || began() != 0 {
+				t.Errorf("calls are %v, the hook ran %d times", calls, began())
 			}
 		})
 	})
 	t.Run("once, though the stop fails", func(t *testing.T) {
 		inBubble(t, func(r *rig) {
-			takes(r, time.Second)
-			pod := makePod("a", withHook)
+			began := r.countHooks(time.Second)
+			pod := makePod("a", withPreStop)
 			r.create(pod)
 			r.runtime.intercept(func(_ context.Context, call string) error {
 				if strings.HasPrefix(call, "Stop") {
@@ -165,11 +147,59 @@ func TestPreStopUsesTheGracePeriod(t *testing.T) {
 			r.runtime.set(func() { r.runtime.before = nil })
 			r.after(11 * time.Second)
 			r.wantGone(pod)
-			if hooks != 1 {
-				t.Errorf("the hook ran %d times", hooks)
+			if n := began(); n != 1 {
+				t.Errorf("the hook ran %d times", n)
 			}
 		})
 	})
+}
+
+// A deletion that ends the pod no sooner than it is ending anyway leaves the preStop hook
+// alone.
+func TestDeletionDoesNotRestartAPreStopHook(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		began := r.countHooks(50 * time.Second)
+		pod := makePod("a", never, withPreStop, func(p *corev1.Pod) {
+			p.Spec.ActiveDeadlineSeconds, p.Spec.TerminationGracePeriodSeconds = ptr.To[int64](60), ptr.To[int64](60)
+		})
+		r.create(pod)
+		r.after(80 * time.Second)
+		r.delete(pod, 60)
+		r.after(29 * time.Second)
+		if n := began(); n != 1 {
+			t.Errorf("the hook began %d times", n)
+		}
+		r.wantState(pod, "Running a=ready")
+		r.after(time.Second)
+		r.wantGone(pod)
+	})
+}
+
+// withPreStop gives the first container of a pod a preStop hook.
+func withPreStop(pod *corev1.Pod) {
+	pod.Spec.Containers[0].Lifecycle = &corev1.Lifecycle{PreStop: &corev1.LifecycleHandler{Exec: command("hook")}}
+}
+
+// countHooks has all commands take so long, and returns how many were begun.
+func (r *rig) countHooks(takes time.Duration) (began func() int) {
+	var mu sync.Mutex
+	n := 0
+	r.runtime.exec = func(ctx context.Context, _ string, _ []string) error {
+		mu.Lock()
+		n++
+		mu.Unlock()
+		select {
+		case <-time.After(takes):
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return func() int {
+		mu.Lock()
+		defer mu.Unlock()
+		return n
+	}
 }
 
 // forever waits until it is given up.

@@ -152,7 +152,7 @@ func (w *worker) change(f func(desired) desired) error {
 	err := w.persist(next)
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.stop != next.stop && w.abandon != nil {
+	if next.stop.interrupts(w.stop) && w.abandon != nil {
 		w.abandon()
 	}
 	w.desired, w.unrecorded = next, err != nil && !w.removed
@@ -201,7 +201,7 @@ func (w *worker) update(newer *corev1.Pod) error {
 	return err
 }
 
-// end requests the end of the pod, or an earlier one. The action under way is
+// end requests the end of the pod, or an earlier one, for which the action under way is
 // cancelled.
 func (w *worker) end(s stop) error {
 	err := w.change(func(d desired) desired {
@@ -226,6 +226,12 @@ func (s *stop) and(other stop) *stop {
 		other.by = s.by
 	}
 	return &other
+}
+
+// interrupts reports whether the action under way is given up for s, as in a kubelet:
+// the pod was to run before, or its end has come nearer.
+func (s *stop) interrupts(before *stop) bool {
+	return s != nil && (before == nil || s.by.Before(before.by))
 }
 
 // delete asks for the end of the pod, for good. The pod may be gone, which is no
