@@ -14,6 +14,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/virtual-kubelet/virtual-kubelet/internal/podenv"
+	"github.com/virtual-kubelet/virtual-kubelet/log"
 	"github.com/virtual-kubelet/virtual-kubelet/podengine/convert"
 	"github.com/virtual-kubelet/virtual-kubelet/podspec"
 	"github.com/virtual-kubelet/virtual-kubelet/podspec/volume"
@@ -286,7 +287,8 @@ func (w *worker) containerFailed(pod *corev1.Pod, name string, err error) {
 }
 
 // afterStart runs the postStart hook of a container, which is killed if that
-// fails.
+// fails. Why is in the container's status and the log, not in the event, as with a kubelet:
+// the command, and what it has printed, may have secrets.
 func (w *worker) afterStart(ctx context.Context, pod *corev1.Pod, seen *runtimeView, c *corev1.Container, inc *container) error {
 	if c.Lifecycle == nil || c.Lifecycle.PostStart == nil {
 		return nil
@@ -295,7 +297,8 @@ func (w *worker) afterStart(ctx context.Context, pod *corev1.Pod, seen *runtimeV
 	if failed == nil || ctx.Err() != nil {
 		return nil
 	}
-	w.engine.containerEvent(pod, c.Name, corev1.EventTypeWarning, eventPostStartFailed, "PostStartHook failed: "+failed.Error())
+	w.engine.containerEvent(pod, c.Name, corev1.EventTypeWarning, eventPostStartFailed, "PostStartHook failed")
+	log.G(ctx).WithError(failed).WithField("container", c.Name).Warn("A postStart hook failed")
 	by := time.Now().Add(podspec.GracePeriod(pod, nil))
 	if err := w.stopContainer(ctx, pod, seen, c, inc, by, eventPostStartFailed, nil); err != nil {
 		return err

@@ -136,7 +136,8 @@ func waitForKilled(ctx context.Context, before []*turn) error {
 }
 
 // preStop runs the preStop hook of a container for as long as there is time. Its
-// failure is nothing but an event; the error is ctx's.
+// failure is nothing but an event, which leaves out the command and what it has printed,
+// as a kubelet does: both may have secrets. The error is ctx's.
 func (w *worker) preStop(ctx context.Context, pod *corev1.Pod, seen *runtimeView, c *corev1.Container, inc *container, by time.Time) error {
 	hook, cancel := context.WithDeadline(ctx, by)
 	defer cancel()
@@ -145,7 +146,8 @@ func (w *worker) preStop(ctx context.Context, pod *corev1.Pod, seen *runtimeView
 		return ctx.Err()
 	}
 	if err != nil {
-		w.engine.containerEvent(pod, c.Name, corev1.EventTypeWarning, eventPreStopFailed, fmt.Sprintf("PreStopHook failed: %v", err))
+		log.G(ctx).WithError(err).WithField("container", c.Name).Warn("A preStop hook failed")
+		w.engine.containerEvent(pod, c.Name, corev1.EventTypeWarning, eventPreStopFailed, "PreStopHook failed")
 	}
 	return nil
 }
