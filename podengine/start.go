@@ -172,7 +172,9 @@ func (w *worker) startContainer(ctx context.Context, pod *corev1.Pod, seen *runt
 	if c == nil || seen.sandbox() == nil {
 		return nil
 	}
-	if !w.mounted { // after a restart of this process
+	// An ephemeral container comes later, and may be the first to mount a volume.
+	mountsMore := k == ephemeralKind && len(c.VolumeMounts) > 0
+	if !w.mounted || mountsMore { // the former after a restart of this process
 		if err := w.prepareVolumes(ctx, pod); err != nil {
 			return err
 		}

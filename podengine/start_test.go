@@ -275,6 +275,38 @@ func TestEphemeralContainers(t *testing.T) {
 	})
 }
 
+// An ephemeral container may mount what no container of the pod has mounted so far.
+func TestEphemeralContainersMountVolumes(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		pod := makePod("a", func(p *corev1.Pod) { p.Spec.Volumes = []corev1.Volume{{Name: "scratch"}, configMapVolume("cm")} })
+		r.create(pod)
+		pod = pod.DeepCopy()
+		pod.Spec.EphemeralContainers = []corev1.EphemeralContainer{{EphemeralContainerCommon: corev1.EphemeralContainerCommon{
+			Name: "debug", Image: "debug:1", VolumeMounts: []corev1.VolumeMount{{Name: "scratch", MountPath: "/scratch"}},
+		}}}
+		r.update(pod)
+		r.wantState(pod, "Running a=ready debug=running")
+		pod = pod.DeepCopy()
+		pod.Spec.EphemeralContainers = append(pod.Spec.EphemeralContainers, corev1.EphemeralContainer{EphemeralContainerCommon: corev1.EphemeralContainerCommon{
+			Name: "more", Image: "debug:1", VolumeMounts: []corev1.VolumeMount{{Name: "v", MountPath: "/v"}},
+		}})
+		r.update(pod)
+		r.wantState(pod, "Running a=ready debug=running more=ContainerCreating")
+		r.runtime.exit(r.runtime.newest("a").Id, 1)
+		r.after(time.Minute)
+		r.wantState(pod, "Running a=ready#1 debug=running more=ContainerCreating") // others are not held up
+		r.objects.put("cm", nil)
+		r.after(0)
+		r.wantState(pod, "Running a=ready#1 debug=running more=running")
+	})
+}
+
+// configMapVolume is a volume named v of a ConfigMap.
+func configMapVolume(name string) corev1.Volume {
+	return corev1.Volume{Name: "v", VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{
+		LocalObjectReference: corev1.LocalObjectReference{Name: name}, DefaultMode: ptr.To[int32](0o644)}}}
+}
+
 func TestImageOfARunningPodChanges(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		pod := makePod("a")
@@ -300,8 +332,7 @@ func TestConfigIsChecked(t *testing.T) {
 func TestMissingVolumeIsReportedOnce(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		pod := makePod("a", func(p *corev1.Pod) {
-			p.Spec.Volumes = []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{
-				LocalObjectReference: corev1.LocalObjectReference{Name: "cm"}, DefaultMode: ptr.To[int32](0o644)}}}}
+			p.Spec.Volumes = []corev1.Volume{configMapVolume("cm")}
 		}, first(func(c *corev1.Container) { c.VolumeMounts = []corev1.VolumeMount{{Name: "v", MountPath: "/v"}} }))
 		r.create(pod)
 		r.after(10 * time.Minute)
