@@ -2,9 +2,11 @@ package podengine
 
 import (
 	"context"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/virtual-kubelet/virtual-kubelet/log"
 	"github.com/virtual-kubelet/virtual-kubelet/podengine/probe"
 )
 
@@ -20,4 +22,51 @@ func (e *Engine) runHook(ctx context.Context, pod *corev1.Pod, seen *runtimeView
 		}
 	}
 	return e.prober.Hook(ctx, target, handler)
+}
+
+// preStopHook is a preStop hook that was started. If its container is to end for another
+// reason meanwhile, or sooner, it is neither broken off nor run again.
+type preStopHook struct {
+	cancel context.CancelFunc
+	over   chan struct{} // closed when it has ended
+}
+
+// startPreStop starts the preStop hook of a container, which ends by the given time, or
+// with the engine. Its failure is nothing but an event, which leaves out the command and
+// what it has printed, as a kubelet does: both may have secrets.
+func (w *worker) startPreStop(ctx context.Context, pod *corev1.Pod, seen *runtimeView, c *corev1.Container, inc *container, by time.Time) *preStopHook {
+	ctx, cancel := context.WithDeadline(context.WithoutCancel(ctx), by)
+	hook := &preStopHook{cancel: cancel, over: make(chan struct{})}
+	detach := context.AfterFunc(w.engine.ctx, cancel)
+	w.engine.running.Go(func() {
+		defer close(hook.over)
+		defer cancel()
+		defer detach()
+		err := w.engine.runHook(ctx, pod, seen, c, inc, c.Lifecycle.PreStop)
+		if err != nil && w.engine.ctx.Err() == nil {
+			log.G(ctx).WithError(err).WithField("container", c.Name).Warn("A preStop hook failed")
+			w.engine.containerEvent(pod, c.Name, corev1.EventTypeWarning, eventPreStopFailed, "PreStopHook failed")
+		}
+	})
+	return hook
+}
+
+// wait waits for the end of the hook, if there is one, and ends it at the given time. The
+// error is ctx's.
+func (h *preStopHook) wait(ctx context.Context, by time.Time) error {
+	if h == nil {
+		return nil
+	}
+	grace := time.NewTimer(time.Until(by))
+	defer grace.Stop()
+	select {
+	case <-h.over:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-grace.C:
+		h.cancel()
+		<-h.over
+		return nil
+	}
 }

@@ -23,10 +23,10 @@ const leastGrace = 2 * time.Second
 // ending is what was done already to end a container, and is not done again when
 // the rest has failed or has to be faster.
 type ending struct {
-	announced bool // by an event
-	hooked    bool // its preStop hook has run
-	requested bool // the runtime was asked to stop it
-	stopped   bool // it has done so
+	announced bool         // by an event
+	requested bool         // the runtime was asked to stop it
+	stopped   bool         // it has done so
+	hook      *preStopHook // nil: none was started
 	// due is set if it was asked so early that the container is killed when the grace
 	// period is over, rather than given leastGrace.
 	due atomic.Bool
@@ -62,11 +62,11 @@ func (w *worker) stopContainer(ctx context.Context, pod *corev1.Pod, seen *runti
 		done.announced = true
 		w.engine.containerEvent(pod, inc.name, corev1.EventTypeNormal, eventKilling, why)
 	}
-	if c != nil && c.Lifecycle != nil && c.Lifecycle.PreStop != nil && inc.phase == running && time.Until(by) > 0 && !done.hooked {
-		if err := w.preStop(ctx, pod, seen, c, inc, by); err != nil {
-			return err
-		}
-		done.hooked = true
+	if done.hook == nil && c != nil && c.Lifecycle != nil && c.Lifecycle.PreStop != nil && inc.phase == running && time.Until(by) > 0 {
+		done.hook = w.startPreStop(ctx, pod, seen, c, inc, by)
+	}
+	if err := done.hook.wait(ctx, by); err != nil {
+		return err
 	}
 	if err := waitFor(ctx, before, by); err != nil {
 		return fmt.Errorf("cannot stop container %s yet: %w", inc.name, err)
@@ -131,23 +131,6 @@ func waitForKilled(ctx context.Context, before []*turn) error {
 		case <-ctx.Done():
 			return ctx.Err()
 		}
-	}
-	return nil
-}
-
-// preStop runs the preStop hook of a container for as long as there is time. Its
-// failure is nothing but an event, which leaves out the command and what it has printed,
-// as a kubelet does: both may have secrets. The error is ctx's.
-func (w *worker) preStop(ctx context.Context, pod *corev1.Pod, seen *runtimeView, c *corev1.Container, inc *container, by time.Time) error {
-	hook, cancel := context.WithDeadline(ctx, by)
-	defer cancel()
-	err := w.engine.runHook(hook, pod, seen, c, inc, c.Lifecycle.PreStop)
-	if ctx.Err() != nil {
-		return ctx.Err()
-	}
-	if err != nil {
-		log.G(ctx).WithError(err).WithField("container", c.Name).Warn("A preStop hook failed")
-		w.engine.containerEvent(pod, c.Name, corev1.EventTypeWarning, eventPreStopFailed, "PreStopHook failed")
 	}
 	return nil
 }

@@ -175,6 +175,70 @@ func TestDeletionDoesNotRestartAPreStopHook(t *testing.T) {
 	})
 }
 
+// A preStop hook that runs is not started again when its container is to end for another
+// reason, or sooner.
+func TestPreStopHooksRunOnce(t *testing.T) {
+	grace := func(p *corev1.Pod) { p.Spec.TerminationGracePeriodSeconds = ptr.To[int64](60) }
+	kill := func(r *rig, pod *corev1.Pod) {
+		pod = pod.DeepCopy()
+		pod.Spec.Containers[0].Image = "image:2"
+		r.update(pod)
+	}
+	end := func(r *rig, pod *corev1.Pod) { r.delete(pod, 60) }
+	for name, test := range map[string]struct {
+		begin func(*rig, *corev1.Pod)
+		grace int64         // of the deletion 10 s later
+		takes time.Duration // from that on
+		stop  string
+		fails int
+	}{
+		"a kill, a deletion":          {kill, 60, 20 * time.Second, "StopContainer a 40", 0},
+		"a kill, a shorter deletion":  {kill, 5, 5 * time.Second, "StopContainer a 2", 1},
+		"a kill, a deletion at once":  {kill, 0, 0, "StopContainer a 2", 1},
+		"a deletion, one like it":     {end, 60, 20 * time.Second, "StopContainer a 30", 0},
+		"a deletion, a shorter one":   {end, 25, 20 * time.Second, "StopContainer a 5", 0},
+		"a deletion, a much shorter":  {end, 5, 5 * time.Second, "StopContainer a 2", 1},
+		"a deletion, and one at once": {end, 0, 0, "StopContainer a 2", 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(r *rig) {
+				began := r.countHooks(30 * time.Second)
+				pod := makePod("a", withPreStop, grace)
+				r.create(pod)
+				r.runtime.did()
+				test.begin(r, pod)
+				r.after(10 * time.Second)
+				r.delete(pod, test.grace)
+				r.after(test.takes)
+				r.wantGone(pod)
+				if calls := r.runtime.did(); slices.Index(calls, test.stop) != 0 {
+					t.Errorf("calls are %q, want %q first", calls, test.stop)
+				}
+				if n, failed := began(), r.events.count("FailedPreStopHook"); n != 1 || failed != test.fails {
+					t.Errorf("the hook began %d times, and failed %d times", n, failed)
+				}
+			})
+		})
+	}
+}
+
+// A preStop hook ends with the engine, and is run again by the next.
+func TestPreStopHooksEndWithTheEngine(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		began := r.countHooks(20 * time.Second)
+		pod := makePod("a", withPreStop)
+		r.create(pod)
+		r.delete(pod, 60)
+		r.after(10 * time.Second)
+		r.restart(time.Second)
+		r.after(20 * time.Second)
+		r.wantGone(pod)
+		if n, failed := began(), r.events.count("FailedPreStopHook"); n != 2 || failed != 0 {
+			t.Errorf("the hook began %d times, and failed %d times", n, failed)
+		}
+	})
+}
+
 // withPreStop gives the first container of a pod a preStop hook.
 func withPreStop(pod *corev1.Pod) {
 	pod.Spec.Containers[0].Lifecycle = &corev1.Lifecycle{PreStop: &corev1.LifecycleHandler{Exec: command("hook")}}
