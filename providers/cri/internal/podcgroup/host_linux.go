@@ -87,6 +87,8 @@ func resourcesOf(l limits) cgroups.Resources {
 	}
 	if l.period > 0 { // the group of a pod, which may have had limits before
 		r.CpuPeriod, r.CpuQuota, r.Memory = uint64(l.period), cmp.Or(l.quota, unlimited), cmp.Or(l.memory, unlimited)
+		// Some may be of no container, as that of files in memory. Version 1 refuses by itself.
+		r.MemoryCheckBeforeUpdate = true
 	}
 	return r
 }

@@ -12,6 +12,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/opencontainers/cgroups"
+	"github.com/opencontainers/cgroups/fs2"
 
 	"github.com/virtual-kubelet/virtual-kubelet/podspec"
 )
@@ -54,6 +55,23 @@ func TestControlGroupsOfTheMachine(t *testing.T) {
 	}
 	if _, err := os.Stat(memoryGroup(root)); !os.IsNotExist(err) {
 		t.Errorf("%s is left behind: %v", memoryGroup(root), err)
+	}
+}
+
+// A group is not limited to less memory than is used in it, of which some may be of no
+// container: with version 2 the kernel would kill for that.
+func TestMemoryInUseIsNotTaken(t *testing.T) {
+	cgroups.TestMode = true // a directory will do
+	defer func() { cgroups.TestMode = false }()
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "memory.current"), []byte("700\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for memory, refused := range map[int64]bool{256: true, 700: true, 701: false, 0: false} {
+		r := resourcesOf(limits{period: 1, memory: memory})
+		if err := fs2.CheckMemoryUsage(dir, &r); (err != nil) != refused {
+			t.Errorf("a limit of %d: %v", memory, err)
+		}
 	}
 }
 
