@@ -150,6 +150,8 @@ func (c *Config) validate() error {
 	}
 	check(slices.Contains([]Runtime{"", RuntimeNone, RuntimeApptainer, RuntimeSingularity, RuntimePodman, RuntimeEnroot}, c.Runtime),
 		"runtime: %q is not none, apptainer, singularity, podman or enroot", c.Runtime)
+	check(c.Runtime != RuntimeEnroot || !slices.ContainsFunc(c.RuntimeOptions, func(o string) bool { return o == "-c" || flagName(o) == "--conf" }),
+		"runtimeOptions: with enroot --conf is the provider's own; hooks, mounts and variables of a site are in the directories of ENROOT_CONFIG_PATH")
 	for _, dir := range c.HostPaths {
 		check(path.IsAbs(dir) && path.Clean(dir) == dir, "hostPaths: %q is not an absolute path without superfluous elements", dir)
 	}

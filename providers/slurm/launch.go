@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"path"
+	"regexp"
 	"slices"
 	"strings"
 	"unicode"
@@ -38,39 +39,60 @@ func (b *backend) newLaunch(r *podgroup.Request, c *corev1.Container) (*launch, 
 	if !strings.Contains(c.Image, "://") && !strings.HasPrefix(c.Image, "/") {
 		l.image = prefix + c.Image
 	}
-	// It is part of a line of the file state, too: with another line in it, a pod would have
-	// the identity of others.
-	if strings.HasPrefix(l.image, "-") || strings.ContainsFunc(l.image, func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) }) {
-		return nil, fmt.Errorf("%q is no image", l.image)
-	}
 	more, err := splitWords(r.Pod.Annotations[annotationOptions])
 	if err != nil {
 		return nil, fmt.Errorf("annotation %s: %w", annotationOptions, err)
 	}
 	l.options = slices.Concat(l.options, more)
-	for _, e := range c.Env {
-		if strings.ContainsRune(e.Name+e.Value, 0) {
-			return nil, fmt.Errorf("variable %q has a zero byte", e.Name)
-		}
-	}
-	for _, word := range slices.Concat(c.Command, c.Args, []string{c.WorkingDir}) {
-		if strings.ContainsRune(word, 0) {
-			return nil, fmt.Errorf("the command has a zero byte")
-		}
-	}
-	return l, nil
+	return l, l.check(r.Logins)
 }
+
+// enrootImage is what Enroot, a script of bash, does not take for commands.
+var enrootImage = regexp.MustCompile(`^([a-z]+://([A-Za-z0-9._~+-]+@)?([A-Za-z0-9.:-]+#)?)?[A-Za-z0-9._/:@+-]+$`)
+
+// check returns an error for what the script, the runtime or the file state would take for
+// something else.
+func (l *launch) check(logins []podgroup.Login) error {
+	isEnroot := l.config.Runtime == RuntimeEnroot
+	// It is part of a line of the file state, too: with another line in it, a pod would have
+	// the identity of others.
+	if strings.HasPrefix(l.image, "-") || strings.ContainsFunc(l.image, isSeparator) || isEnroot && !enrootImage.MatchString(l.image) {
+		return fmt.Errorf("%q is no image", l.image)
+	}
+	for _, e := range l.container.Env {
+		if strings.ContainsRune(e.Name+e.Value, 0) || isEnroot && strings.Contains(e.Value, "\n") {
+			return fmt.Errorf("variable %q has a zero byte, or a line break with runtime: enroot", e.Name)
+		}
+	}
+	for _, word := range slices.Concat(l.container.Command, l.container.Args, []string{l.container.WorkingDir}) {
+		if strings.ContainsRune(word, 0) {
+			return fmt.Errorf("the command has a zero byte")
+		}
+	}
+	for _, one := range logins {
+		if isEnroot && (strings.HasPrefix(one.Password, "$") || strings.ContainsFunc(one.Username+one.Password, isSeparator)) {
+			return fmt.Errorf("registry %s: Enroot would take a part of the credentials for a command, or for a line of its own", one.Registry)
+		}
+	}
+	return nil
+}
+
+func isSeparator(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) }
 
 // name is that of the container on the machine.
 func (l *launch) name() string { return "vk-" + l.unit + "-" + l.container.Name }
 
-// words quotes words for bash. Those that begin with $ are variables of the script.
+// words quotes words for bash, but for the variables of the script.
 func words(all ...string) string {
 	var quoted []string
 	for _, word := range all {
-		switch rest, isDir := strings.CutPrefix(word, dirVariable); {
+		rest, isDir := strings.CutPrefix(word, dirVariable)
+		name, isAddress := strings.CutSuffix(word, addressVariable)
+		switch {
 		case isDir:
 			quoted = append(quoted, `"$dir"`+login.Quote(rest))
+		case isAddress:
+			quoted = append(quoted, login.Quote(name)+`"$address"`)
 		default:
 			quoted = append(quoted, login.Quote(word))
 		}
@@ -78,9 +100,12 @@ func words(all ...string) string {
 	return strings.Join(quoted, " ")
 }
 
-// dirVariable stands for the pod's directory at the beginning of a word: no word of a pod has
-// a zero byte.
-const dirVariable = "\x00"
+// dirVariable stands for the pod's directory at the beginning of a word, and addressVariable
+// for its address at the end of one: no word of a pod has a zero byte.
+const (
+	dirVariable     = "\x00"
+	addressVariable = "\x00address"
+)
 
 // command is the container's, without the image's entry point.
 func (l *launch) command() []string { return slices.Concat(l.container.Command, l.container.Args) }
@@ -88,14 +113,22 @@ func (l *launch) command() []string { return slices.Concat(l.container.Command, 
 // bashNames are variables that bash keeps for itself.
 var bashNames = []string{"UID", "EUID", "PPID", "BASHOPTS", "SHELLOPTS", "BASH_VERSINFO", "BASH_ENV", "ENV", "dir"}
 
+// hostNames are variables that Podman, what it runs, or the C library reads: with a container's
+// value they would be in force on the machine, and not in the container.
+var hostNames = regexp.MustCompile(`^(_.*|BASH.*|BUILDAH_.*|CONTAINERS_.*|CONTAINER_(CONNECTION|HOST|PROXY|SSHKEY|TLS.*)|CRUN_.*|DBUS_.*|DOCKER_(CERT_PATH|CONFIG|CONTEXT|HOST)|` +
+	`FUSE_.*|GCONV_PATH|GETCONF_DIR|GLIBC_.*|GNUPGHOME|GODEBUG|GOTRACEBACK|HOME|HOSTALIASES|IFS|LANG(UAGE)?|LC_.*|LD_.*|LIBPOD_.*|LISTEN_.*|LOCALDOMAIN|LOCPATH|LOGNAME|MALLOC_.*|` +
+	`NETAVARK_.*|NLSPATH|NOTIFY_SOCKET|OCI_.*|OPENSSL_.*|PATH|PERL.*|PODMAN_.*|PS4|PYTHON.*|REGISTRIES_CONFIG_PATH|REGISTRY_AUTH_FILE|RES_OPTIONS|RUNC_.*|SHELL|SSH_AUTH_SOCK|` +
+	`SSLKEYLOGFILE|SSL_CERT_.*|STORAGE_(DRIVER|OPTS)|SYSTEMD_.*|TMPDIR|TZ(DIR)?|USER|XDG_.*|(?i:[a-z]+_proxy))$`)
+
 // environment returns the commands that export the variables, each with a prefix, and the
-// words of a command that adds those that bash cannot have.
-func (l *launch) environment(prefix string, but ...string) (exports string, odd []string) {
+// words of a command that adds those that bash cannot have. Without a prefix they are those of
+// what is executed next.
+func (l *launch) environment(prefix string) (exports string, odd []string) {
 	var b strings.Builder
 	for _, e := range l.container.Env {
 		if isAddress(&e) {
 			fmt.Fprintf(&b, "export %s=\"$address\"\n", prefix+e.Name)
-		} else if envName.MatchString(e.Name) && (prefix != "" || !slices.Contains(bashNames, e.Name)) && !slices.Contains(but, e.Name) {
+		} else if envName.MatchString(e.Name) && (prefix != "" || !slices.Contains(bashNames, e.Name)) {
 			fmt.Fprintf(&b, "export %s=%s\n", prefix+e.Name, login.Quote(e.Value))
 		} else {
 			odd = append(odd, e.Name+"="+e.Value)
@@ -195,30 +228,40 @@ func (l *launch) podman() string {
 		}
 		argv = append(argv, "--volume", source+":"+target+":"+mode)
 	})
-	// The file has one line for each variable; podman's own environment has the others.
-	var exports, file strings.Builder
-	for _, e := range l.container.Env {
-		if isAddress(&e) {
-			fmt.Fprintf(&exports, "export %s=\"$address\"\n", e.Name)
-			argv = append(argv, "--env", e.Name)
-			continue
-		}
-		if strings.ContainsAny(e.Value, "\n\r") && envName.MatchString(e.Name) {
-			fmt.Fprintf(&exports, "export %s=%s\n", e.Name, login.Quote(e.Value))
-			argv = append(argv, "--env", e.Name)
-			continue
-		}
-		fmt.Fprintf(&file, "%s=%s\n", e.Name, e.Value)
-	}
-	l.files["environment"] = file.String()
-	argv = append(argv, "--env-file", dirVariable+"/containers/"+l.container.Name+"/environment")
+	var exports string
+	argv, exports = l.podmanEnvironment(argv)
 	argv = append(argv, l.options...)
 	if len(l.container.Command) > 0 {
 		entry, _ := json.Marshal(l.container.Command) // strings
 		argv = append(argv, "--entrypoint", string(entry))
 	}
-	// The variables may have any names, those of the script too.
-	return checks + "set -- " + words(append(append(argv, l.image), l.container.Args...)...) + "\n" + exports.String() + `exec "$@"` + "\n"
+	// The variables may have names of the script, too.
+	return checks + "set -- " + words(append(append(argv, l.image), l.container.Args...)...) + "\n" + exports + `exec "$@"` + "\n"
+}
+
+// podmanEnvironment adds the flags for the variables. They are in a file, which has one line
+// for each; those with several lines are in Podman's own environment.
+func (l *launch) podmanEnvironment(argv []string) (all []string, exports string) {
+	l.files["environment"] = ""
+	for _, e := range l.container.Env {
+		switch {
+		case isAddress(&e):
+			argv = append(argv, "--env", e.Name+"="+addressVariable)
+		case !strings.ContainsAny(e.Value, "\n\r"):
+			l.files["environment"] += e.Name + "=" + e.Value + "\n"
+		case envName.MatchString(e.Name) && !slices.Contains(bashNames, e.Name) && !hostNames.MatchString(e.Name):
+			exports += "export " + e.Name + "=" + login.Quote(e.Value) + "\n"
+			argv = append(argv, "--env", e.Name)
+		default: // ps shows it
+			argv = append(argv, "--env", e.Name+"="+e.Value)
+		}
+	}
+	return append(argv, "--env-file", l.inDirectory("environment")), exports
+}
+
+// inDirectory returns the path of one of the container's files.
+func (l *launch) inDirectory(name string) string {
+	return dirVariable + "/containers/" + l.container.Name + "/" + name
 }
 
 // apptainer runs the container, or a command in another one that is the same.
@@ -275,23 +318,26 @@ func (l *launch) enroot() string {
 		}
 		argv = append(argv, "--mount", source+":"+target+":"+mode+",bind,x-create=auto")
 	}))
-	exports, odd := l.environment("", "PATH", "LD_LIBRARY_PATH", "LD_PRELOAD", "HOME") // enroot needs its own
+	// Enroot, and the hooks of the site, read their own settings from the environment. In the
+	// container there is none of it but what this function prints.
+	l.files["conf"] = `environ() { cat "${BASH_SOURCE[0]%/*}/environment"; }` + "\n"
+	l.files["environment"] = ""
 	for _, e := range l.container.Env {
-		argv = append(argv, "--env")
-		if i := slices.IndexFunc(odd, func(one string) bool { return strings.HasPrefix(one, e.Name+"=") }); i > 0 {
-			argv = append(argv, odd[i])
+		if isAddress(&e) {
+			argv = append(argv, "--env", e.Name+"="+addressVariable)
 		} else {
-			argv = append(argv, e.Name)
+			l.files["environment"] += e.Name + "=" + e.Value + "\n"
 		}
 	}
+	argv = append(argv, "--conf", l.inDirectory("conf"))
 	rest := l.container.Args
 	if len(l.container.Command) > 0 {
 		l.files["rc"] = "cd " + words(path.Clean("/"+l.container.WorkingDir)) + " && exec \"$@\"\n"
-		argv = append(argv, "--rc", dirVariable+"/containers/"+l.container.Name+"/rc")
+		argv = append(argv, "--rc", l.inDirectory("rc"))
 		rest = l.command()
 	}
 	return b.String() + "echo $BASHPID >\"$dir/containers/" + l.container.Name + "/pid\"\n" +
-		"set -- " + words(argv...) + ` "$image" ` + words(rest...) + "\n" + exports + `exec "$@"` + "\n"
+		"exec " + words(argv...) + ` "$image" ` + words(rest...) + "\n"
 }
 
 // loginsFile returns the credentials of registries in the form of the runtime.

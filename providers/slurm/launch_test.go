@@ -122,18 +122,21 @@ func TestLaunch(t *testing.T) {
 		{RuntimePodman, []string{"/bin/app", "it's"}, []string{
 			"run", "--rm", "--replace", "--name", "vk-default-one-0123456789-main", "--network", "host", "--log-driver", "none", "--pull", "missing",
 			"--authfile", "DIR/logins", "--workdir", "/work dir", "--volume", "DIR/volumes/settings:/etc/app:ro", "--volume", "DIR/volumes/scratch/a/b:/tmp/x:rw",
-			"--volume", "/data set:/data:ro", "--env", "ODD", "--env", "IP", "--env-file", "DIR/containers/main/environment",
+			"--volume", "/data set:/data:ro", "--env", "ODD", "--env", "IP=192.0.2.7", "--env-file", "DIR/containers/main/environment",
 			"--entrypoint", `["/bin/app","it's"]`, "registry.example.com/team/app:1", "-x", odd,
-		}, []string{"ODD=" + odd, "IP=192.0.2.7"}},
+		}, []string{"ODD=" + odd}},
 		{RuntimeEnroot, []string{"/bin/app"}, []string{
 			"start", "--rw", "--mount", "DIR/volumes/settings:/etc/app:ro,bind,x-create=auto", "--mount", "DIR/volumes/scratch/a/b:/tmp/x:rw,bind,x-create=auto",
-			"--mount", "/data set:/data:ro,bind,x-create=auto", "--env", "ODD", "--env", "PATH=/app", "--env", "dir=d", "--env", "LD_PRELOAD=", "--env", "IP",
+			"--mount", "/data set:/data:ro,bind,x-create=auto", "--env", "IP=192.0.2.7", "--conf", "DIR/containers/main/conf",
 			"--rc", "DIR/containers/main/rc", "DIR/vk-default-one-0123456789-main.sqsh", "/bin/app", "-x", odd,
-		}, []string{"ODD=" + odd, "IP=192.0.2.7"}},
+		}, nil},
 	} {
 		t.Run(string(test.runtime), func(t *testing.T) {
 			b := completed(t, Config{Runtime: test.runtime, HostPaths: []string{"/data set"}})
 			c.Command = test.command
+			if c.Env[0].Value = odd; test.runtime == RuntimeEnroot {
+				c.Env[0].Value = "one line" // it has no others
+			}
 			r := request(pod)
 			r.Logins = []podgroup.Login{{Registry: "registry.example.com", Username: "me", Password: "sword'fish"}}
 			l, err := b.newLaunch(r, c)
@@ -153,6 +156,90 @@ func TestLaunch(t *testing.T) {
 				t.Errorf("the arguments have the password: %q", args)
 			}
 		})
+	}
+}
+
+// Variables of a container are none of the runtime's, which runs on the machine.
+func TestVariablesOfTheMachine(t *testing.T) {
+	for _, test := range []struct {
+		runtime Runtime
+		value   string
+		prefix  string // of variables for the container
+		names   []string
+	}{
+		{RuntimePodman, ".pods/of-another/volumes/v:\n", "", []string{"PATH", "HOME", "BASH_ENV", "LD_PRELOAD", "XDG_CONFIG_HOME", "CONTAINERS_CONF", "CONTAINER_HOST", "REGISTRY_AUTH_FILE", "DOCKER_CONFIG", "_CONTAINERS_ROOTLESS_UID", "UID", "dir"}},
+		{RuntimePodman, "one line", "", []string{"PATH", "LD_PRELOAD", "CONTAINERS_CONF", "UID", "dir", "a.b", "PLAIN"}},
+		{RuntimeEnroot, ".pods/of-another/volumes/v", "", []string{"PATH", "LD_PRELOAD", "XDG_CONFIG_HOME", "ENROOT_MOUNT_HOME", "ENROOT_LIBRARY_PATH", "SSL_CERT_FILE", "UID", "dir", "image", "PLAIN"}},
+		{RuntimeApptainer, ".pods/of-another/volumes/v:\n", "APPTAINERENV_", []string{"PATH", "LD_PRELOAD", "APPTAINER_BIND", "SINGULARITY_BIND", "APPTAINERENV_X", "UID", "dir"}},
+		{RuntimeSingularity, ".pods/of-another/volumes/v:\n", "SINGULARITYENV_", []string{"PATH", "LD_PRELOAD", "SINGULARITY_BIND", "SINGULARITYENV_X", "UID", "dir"}},
+	} {
+		t.Run(string(test.runtime), func(t *testing.T) {
+			pod := grouptest.NewPod("one")
+			c := &pod.Spec.Containers[0]
+			c.Image = "registry.example.com/team/app:1"
+			for _, name := range test.names {
+				c.Env = append(c.Env, corev1.EnvVar{Name: name, Value: test.value})
+			}
+			l, err := completed(t, Config{Runtime: test.runtime}).newLaunch(request(pod), c)
+			if err != nil {
+				t.Fatal(err)
+			}
+			args, env := launched(t, l, l.run())
+			got := slices.Concat(args, env, strings.Split(l.files["environment"], "\n"))
+			for _, name := range test.names {
+				if pair := name + "=" + test.value; slices.Contains(env, pair) {
+					t.Errorf("the runtime has the variable %q", pair)
+				} else if !slices.Contains(got, test.prefix+pair) {
+					t.Errorf("the container has no variable %q", pair)
+				}
+			}
+			if script, ok := l.files["conf"]; ok && environmentOf(t, script, l.files["environment"]) != l.files["environment"] {
+				t.Errorf("Enroot reads other variables by %q", script)
+			}
+		})
+	}
+}
+
+// environmentOf returns the variables of a container by a configuration script of Enroot.
+func environmentOf(t *testing.T, script, environment string) string {
+	t.Helper()
+	dir := t.TempDir()
+	for name, text := range map[string]string{"conf": script, "environment": environment} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	out, err := exec.CommandContext(t.Context(), "/bin/bash", "-euc", `source "$1"; environ`, "enroot", filepath.Join(dir, "conf")).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(out)
+}
+
+// Enroot, which is a script, takes nothing of a pod for a command.
+func TestWhatEnrootEvaluates(t *testing.T) {
+	for image, ok := range map[string]bool{
+		"busybox:1": true, "registry.example.com:5000/team/app:1": true, "docker://me@registry.example.com#team/app@sha256:0123": true, "/images/app+1.sqsh": true,
+		`docker://x/{system("id")}/#app`: false, "/pods/v/a';id;'.sqsh": false, "docker://$(whoami)": false, "a b": false,
+	} {
+		for password, okay := range map[string]bool{"sword'fish": ok, "$(id)": false, "a\nmachine x": false, "": ok} {
+			pod := grouptest.NewPod("one")
+			pod.Spec.Containers[0].Image = image
+			r := request(pod)
+			r.Logins = []podgroup.Login{{Registry: "registry.example.com", Username: "me", Password: password}}
+			if _, err := completed(t, Config{Runtime: RuntimeEnroot}).newLaunch(r, &pod.Spec.Containers[0]); (err == nil) != okay || err != nil && password != "" && strings.Contains(err.Error(), password) {
+				t.Errorf("image %q with password %q: %v", image, password, err)
+			}
+		}
+	}
+	pod := grouptest.NewPod("one")
+	pod.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "A", Value: "1\nB=2"}}
+	if _, err := completed(t, Config{Runtime: RuntimeEnroot}).newLaunch(request(pod), &pod.Spec.Containers[0]); err == nil {
+		t.Error("a variable with two lines would become two")
+	}
+	c := Config{Cluster: "test", Runtime: RuntimeEnroot, RuntimeOptions: []string{"--conf=/etc/site.conf"}}
+	if err := c.complete(); err == nil {
+		t.Error("the variables would be those of another configuration script")
 	}
 }
 

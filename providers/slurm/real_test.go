@@ -803,7 +803,7 @@ func TestRealPodman(t *testing.T) {
 	s := c.on(t, config)
 	value := "a'b\"c\n$(touch /tmp/hostile) `x` \\ ${HOME}"
 	s.home.SetConfigMap("settings", map[string]string{"level": "one"})
-	pod := s.pod("podman", `echo "$ODD"; cat /settings/level; echo; pwd; (echo x >/settings/level) 2>/dev/null || echo read-only; echo hello >/shared/letter; sleep 5; exit 3`)
+	pod := s.pod("podman", `echo "$ODD"; echo "$dir"; cat /settings/level; echo; pwd; (echo x >/settings/level) 2>/dev/null || echo read-only; echo hello >/shared/letter; sleep 5; exit 3`)
 	pod.Spec.Volumes = []corev1.Volume{
 		{Name: "settings", VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: "settings"}}}},
 		{Name: "shared", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}},
@@ -822,7 +822,7 @@ func TestRealPodman(t *testing.T) {
 	if end := s.status(pod).ContainerStatuses[0].State.Terminated; end.ExitCode != 3 {
 		t.Errorf("main has ended with %v", end)
 	}
-	if got := s.log(pod, api.ContainerLogOpts{}); got != value+"\none\n/shared\nread-only\n" {
+	if got := s.log(pod, api.ContainerLogOpts{}); got != value+"\na\nb\none\n/shared\nread-only\n" {
 		t.Errorf("the log is %q", got)
 	}
 	client := &terminal{in: strings.NewReader("text")}
