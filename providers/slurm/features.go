@@ -44,6 +44,8 @@ func (b *backend) check(pod *corev1.Pod) (missing []string) {
 		case host == nil:
 		case b.config.allowing(host.Path) == "":
 			add("hostPath %s, which the field hostPaths would allow", host.Path)
+		case b.separates(host.Path):
+			add("hostPath %s: a path with one of the characters %s", host.Path, separators)
 		case host.Type != nil && !slices.Contains([]corev1.HostPathType{"", corev1.HostPathDirectory, corev1.HostPathFile}, *host.Type):
 			add("volumes[%s].hostPath.type %s", pod.Spec.Volumes[i].Name, *host.Type)
 		}
@@ -57,8 +59,8 @@ func (b *backend) check(pod *corev1.Pod) (missing []string) {
 			if m.ReadOnly && isHost && b.config.Runtime == RuntimeNone { // others are the pod's own
 				add("containers[%s].volumeMounts[%s].readOnly, with runtime: none", c.Name, m.Name)
 			}
-			if b.config.Runtime != RuntimeNone && strings.ContainsAny(m.MountPath+m.SubPath, ":,\"\n\\") {
-				add("containers[%s].volumeMounts[%s]: a path with one of the characters :,\"\\", c.Name, m.Name)
+			if b.separates(m.MountPath + m.SubPath) {
+				add("containers[%s].volumeMounts[%s]: a path with one of the characters %s", c.Name, m.Name, separators)
 			}
 		}
 		if inner := nestedMount(c.VolumeMounts); inner != "" && b.config.Runtime == RuntimeNone {
@@ -66,6 +68,13 @@ func (b *backend) check(pod *corev1.Pod) (missing []string) {
 		}
 	}
 	return append(missing, b.checkResources(pod)...)
+}
+
+const separators = `:,"\`
+
+// separates reports whether the runtime takes a path for several, or for one with options.
+func (b *backend) separates(name string) bool {
+	return b.config.Runtime != RuntimeNone && strings.ContainsAny(name, separators+"\n")
 }
 
 // allowing returns the one of HostPaths that allows pods to mount a directory; empty if none

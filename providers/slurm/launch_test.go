@@ -319,4 +319,19 @@ func TestMountsStayInTheirVolumes(t *testing.T) {
 	}
 }
 
+// A runtime takes no path for two of them: /scratch/a and /home/me.
+func TestPathsThatSeparate(t *testing.T) {
+	for _, path := range []string{"/scratch/a,/home/me", "/scratch/a:/etc", "/scratch/a\nb", `/scratch/a"b`, `/scratch/a\b`, "/scratch/a b"} {
+		for _, runtime := range []Runtime{RuntimeApptainer, RuntimeSingularity, RuntimePodman, RuntimeEnroot, RuntimeNone} {
+			pod := grouptest.NewPod("one")
+			pod.Spec.Containers[0].Command = []string{"true"}
+			pod.Spec.Volumes = []corev1.Volume{{Name: "data", VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: path}}}}
+			missing := completed(t, Config{Runtime: runtime, HostPaths: []string{"/scratch"}}).check(pod)
+			if ok := runtime == RuntimeNone || path == "/scratch/a b"; ok != (len(missing) == 0) {
+				t.Errorf("with runtime %s path %q is refused for %q", runtime, path, missing)
+			}
+		}
+	}
+}
+
 var emptyDir = corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}
