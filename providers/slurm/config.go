@@ -117,6 +117,8 @@ const (
 	RuntimeEnroot      Runtime = "enroot"
 )
 
+func (r Runtime) isApptainer() bool { return r == RuntimeApptainer || r == RuntimeSingularity }
+
 // ParseConfig decodes a configuration file, YAML or JSON. It is strict: the error, of class
 // InvalidInput, names all mistakes.
 func ParseConfig(data []byte) (c Config, err error) {
@@ -172,11 +174,10 @@ func (c *Config) complete() error {
 	}
 	c.Root = strings.TrimRight(cmp.Or(c.Root, ".virtual-kubelet"), "/")
 	c.Runtime = cmp.Or(c.Runtime, RuntimeNone)
-	isApptainer := c.Runtime == RuntimeApptainer || c.Runtime == RuntimeSingularity
-	if c.RuntimeOptions == nil && isApptainer {
+	if c.RuntimeOptions == nil && c.Runtime.isApptainer() {
 		c.RuntimeOptions = []string{"--compat"}
 	}
-	if isApptainer || c.Runtime == RuntimeEnroot {
+	if c.Runtime.isApptainer() || c.Runtime == RuntimeEnroot {
 		c.ImagePrefix = cmp.Or(c.ImagePrefix, "docker://")
 	}
 	if c.GRES == nil {

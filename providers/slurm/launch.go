@@ -10,6 +10,7 @@ import (
 	"strings"
 	"unicode"
 
+	"github.com/distribution/reference"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/virtual-kubelet/virtual-kubelet/podgroup"
@@ -44,7 +45,35 @@ func (b *backend) newLaunch(r *podgroup.Request, c *corev1.Container) (*launch, 
 		return nil, fmt.Errorf("annotation %s: %w", annotationOptions, err)
 	}
 	l.options = slices.Concat(l.options, more)
+	if b.config.Runtime.isApptainer() {
+		l.addLogin(r.Logins)
+	}
 	return l, l.check(r.Logins)
+}
+
+// addLogin adds a file with the credentials of the image's registry. Apptainer takes one user, and
+// sends it to any registry.
+func (l *launch) addLogin(logins []podgroup.Login) {
+	registry := registryOf(l.image)
+	i := slices.IndexFunc(logins, func(one podgroup.Login) bool { return one.Registry == registry })
+	if l.hasLogins = i >= 0; l.hasLogins {
+		l.files["logins"] = logins[i].Username + "\n" + logins[i].Password + "\n"
+	}
+}
+
+// registryOf returns the registry from which Apptainer gets an image; empty if it is from none.
+func registryOf(image string) string {
+	scheme, rest, _ := strings.Cut(image, "://")
+	switch scheme {
+	case "docker":
+		if name, err := reference.ParseNormalizedNamed(rest); err == nil {
+			return reference.Domain(name)
+		}
+	case "oras":
+		registry, _, _ := strings.Cut(rest, "/")
+		return registry
+	}
+	return ""
 }
 
 // enrootImage is what Enroot, a script of bash, does not take for commands.
@@ -273,7 +302,7 @@ func (l *launch) apptainer(enter bool) string {
 	}
 	exports, _ := l.environment(prefix)
 	if l.hasLogins {
-		exports += "{ read -r " + login + "USERNAME; read -r " + login + "PASSWORD; } <\"$dir/logins\"\nexport " + login + "USERNAME " + login + "PASSWORD\n"
+		exports += "{ read -r " + login + "USERNAME; read -r " + login + "PASSWORD; } <" + words(l.inDirectory("logins")) + "\nexport " + login + "USERNAME " + login + "PASSWORD\n"
 	}
 	verb := "run"
 	if enter || len(l.container.Command) > 0 {
@@ -340,7 +369,8 @@ func (l *launch) enroot() string {
 		"exec " + words(argv...) + ` "$image" ` + words(rest...) + "\n"
 }
 
-// loginsFile returns the credentials of registries in the form of the runtime.
+// loginsFile returns the credentials of registries in the form of a runtime that chooses among
+// them.
 func loginsFile(runtime Runtime, logins []podgroup.Login) string {
 	if len(logins) == 0 {
 		return ""
@@ -358,8 +388,6 @@ func loginsFile(runtime Runtime, logins []podgroup.Login) string {
 		for _, l := range logins {
 			fmt.Fprintf(&b, "machine %s login %s password %s\n", l.Registry, l.Username, l.Password)
 		}
-	case RuntimeApptainer, RuntimeSingularity:
-		fmt.Fprintf(&b, "%s\n%s\n", logins[0].Username, logins[0].Password)
 	}
 	return b.String()
 }

@@ -243,6 +243,41 @@ func TestWhatEnrootEvaluates(t *testing.T) {
 	}
 }
 
+// Apptainer gets the credentials of the registry of the container's image, and no others.
+func TestLoginsOfApptainer(t *testing.T) {
+	logins := []podgroup.Login{
+		{Registry: "registry.example.com", Username: "one", Password: "p1"}, {Registry: "docker.io", Username: "two", Password: "p2"}, {Registry: "other.example.com:5000", Username: "three", Password: "p3"},
+	}
+	for image, want := range map[string]string{
+		"registry.example.com/team/app:1": "one p1", "busybox": "two p2", "other.example.com:5000/app": "three p3", "oras://other.example.com:5000/app": "three p3",
+		"evil.example.com/app": "", "registry.example.com:444/app": "", "docker://evil.example.com/registry.example.com/app": "", "oras://team/app": "", "library://team/app": "", "/images/app.sif": "",
+	} {
+		pod := grouptest.NewPod("one")
+		c := &pod.Spec.Containers[0]
+		c.Image = image
+		r := request(pod)
+		r.Logins = logins
+		l, err := completed(t, Config{Runtime: RuntimeApptainer}).newLaunch(r, c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, program := range []string{l.run(), l.enter()} {
+			_, env := launched(t, l, program)
+			var got []string
+			for _, name := range []string{"USERNAME", "PASSWORD"} {
+				for _, pair := range env {
+					if value, ok := strings.CutPrefix(pair, "APPTAINER_DOCKER_"+name+"="); ok {
+						got = append(got, value)
+					}
+				}
+			}
+			if strings.Join(got, " ") != want {
+				t.Errorf("for image %s Apptainer gets %q", image, got)
+			}
+		}
+	}
+}
+
 // An image is prefixed unless it says where it is.
 func TestImages(t *testing.T) {
 	b := completed(t, Config{Runtime: RuntimeApptainer})
