@@ -337,7 +337,8 @@ func (l *launch) enroot() string {
 		if l.hasLogins {
 			b.WriteString("export ENROOT_CONFIG_PATH=$dir/containers/" + l.container.Name + "\ncp \"$dir/logins\" \"$ENROOT_CONFIG_PATH/.credentials\"\n")
 		}
-		fmt.Fprintf(&b, "image=${TMPDIR:-/tmp}/%s.sqsh\n[ -e \"$image\" ] || enroot import --output \"$image\" %s || exit 125\n", l.name(), words(scheme+"://"+rest))
+		// Others can write to the directories of the machine for temporary files.
+		fmt.Fprintf(&b, "image=%s\n[ -e \"$image\" ] || enroot import --output \"$image\" %s || { rm -f \"$image\"; exit 125; }\n", words(l.inDirectory("image.sqsh")), words(scheme+"://"+rest))
 	}
 	argv := append([]string{"enroot", "start", "--rw"}, l.options...)
 	b.WriteString(l.binds(func(source, target string, readOnly bool) {

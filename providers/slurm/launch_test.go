@@ -128,7 +128,7 @@ func TestLaunch(t *testing.T) {
 		{RuntimeEnroot, []string{"/bin/app"}, []string{
 			"start", "--rw", "--mount", "DIR/volumes/settings:/etc/app:ro,bind,x-create=auto", "--mount", "DIR/volumes/scratch/a/b:/tmp/x:rw,bind,x-create=auto",
 			"--mount", "/data set:/data:ro,bind,x-create=auto", "--env", "IP=192.0.2.7", "--conf", "DIR/containers/main/conf",
-			"--rc", "DIR/containers/main/rc", "DIR/vk-default-one-0123456789-main.sqsh", "/bin/app", "-x", odd,
+			"--rc", "DIR/containers/main/rc", "DIR/containers/main/image.sqsh", "/bin/app", "-x", odd,
 		}, nil},
 	} {
 		t.Run(string(test.runtime), func(t *testing.T) {
