@@ -413,10 +413,15 @@ func gracePeriod(s *site) {
 	dir, job := s.directory(pod), s.job(pod)
 	must(s.T, s.p.DeletePod(s.Context(), pod))
 	var log []byte
-	s.slurm.Until(s.T, "it was asked, and had time", func() bool {
-		log, _ = os.ReadFile(filepath.Join(dir, "logs", "main", "0"))
-		return bytes.Contains(log, []byte("saved"))
-	})
+	logged := func(word string) func() bool {
+		return func() bool {
+			log, _ = os.ReadFile(filepath.Join(dir, "logs", "main", "0"))
+			return bytes.Contains(log, []byte(word))
+		}
+	}
+	s.slurm.Until(s.T, "it was asked", logged("asked"))
+	must(s.T, s.p.DeletePod(s.Context(), pod)) // as by an agent that has started again
+	s.slurm.Until(s.T, "it had time", logged("saved"))
 	if bytes.Count(log, []byte("asked")) != 1 {
 		s.Errorf("the log is %q", log)
 	}

@@ -70,12 +70,18 @@ delete) # DIR JOB GRACE: end a job, and remove what it leaves
 		exec rm -rf -- "$dir"
 	fi
 	[ "$owner" = "$job" ] || exec scancel "$job" # a second job of the pod
-	before=$(grep '^deleted ' "$dir/state")
-	echo "deleted $grace" >>"$dir/state" || exit
-	# The job's script stops the containers, in their time. If it had its time, Slurm ends the job.
-	if [ -z "$before" ] && [ "$grace" -gt 0 ] && printf '%s\n' "$active" | grep -qx "$job RUNNING" &&
-		grep -q '^begun ' "$dir/state" && scancel --batch --signal=TERM "$job"; then
-		exit 0
+	# The period that ends first counts: one that is sent again begins no later.
+	now=$(date +%s)
+	ends=$(sed -n 's/^until //p' "$dir/state" | tail -n 1)
+	if [ -z "$ends" ] || [ $((now + grace)) -lt "$ends" ]; then
+		ends=$((now + grace))
+		printf 'deleted %s\nuntil %s\n' "$grace" "$ends" >>"$dir/state" || exit
+	fi
+	# The job's script stops the containers, in their time, and writes that it was asked to. If it had
+	# its time, Slurm ends the job.
+	if [ "$now" -lt "$ends" ] && printf '%s\n' "$active" | grep -qx "$job RUNNING" && grep -q '^begun ' "$dir/state"; then
+		grep -q '^stopped ' "$dir/state" && exit
+		scancel --batch --signal=TERM "$job" && exit
 	fi
 	scancel "$job"
 	;;

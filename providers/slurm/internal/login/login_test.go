@@ -1,0 +1,127 @@
+package login
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// place is a machine with commands of Slurm that write down what they are called with, and the
+// directory of a pod.
+type place struct {
+	*testing.T
+	home, dir string
+	shell     Shell
+}
+
+// newPlace returns one whose squeue prints jobs, each as its ID and its state, and ends with an
+// exit code.
+func newPlace(t *testing.T, jobs string, code int) *place {
+	t.Helper()
+	home := t.TempDir()
+	p := &place{T: t, home: home, dir: filepath.Join(home, "pods", "one")}
+	bin := filepath.Join(home, "bin")
+	p.shell.Environment = map[string]string{"HOME": home, "PATH": bin + ":/usr/bin:/bin"}
+	p.write(filepath.Join(bin, "squeue"), "#!/bin/sh\nprintf '%s' '"+jobs+"'\nexit "+strconv.Itoa(code)+"\n")
+	for _, name := range []string{"scancel", "sbatch"} {
+		p.write(filepath.Join(bin, name), "#!/bin/sh\necho "+name+" \"$*\" >>"+filepath.Join(home, "calls")+"\necho 8\n")
+	}
+	return p
+}
+
+func (p *place) write(name, text string) {
+	p.Helper()
+	if err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o700), os.WriteFile(name, []byte(text), 0o700)); err != nil { // #nosec G306 -- a program
+		p.Fatal(err)
+	}
+}
+
+func (p *place) read(name string) string {
+	p.Helper()
+	text, err := os.ReadFile(name)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		p.Fatal(err)
+	}
+	return string(text)
+}
+
+// calls returns the calls of Slurm since the last time.
+func (p *place) calls() string {
+	p.Helper()
+	defer os.Remove(filepath.Join(p.home, "calls"))
+	return p.read(filepath.Join(p.home, "calls"))
+}
+
+func (p *place) run(verb string, args ...string) error {
+	p.Helper()
+	return p.shell.Run(p.Context(), Command{Verb: verb, Args: args, Stdin: strings.NewReader("")})
+}
+
+// A deletion that is sent again does not shorten the grace period, and one with another does.
+func TestDeletionsOfAJobThatRuns(t *testing.T) {
+	const asked, ended = "scancel --batch --signal=TERM 7\n", "scancel 7\n"
+	until := func(after time.Duration) string { return strconv.FormatInt(time.Now().Add(after).Unix(), 10) }
+	for name, c := range map[string]struct {
+		state, grace, want string
+	}{
+		"the first":                               {"", "600", asked},
+		"the first, without a grace period":       {"", "0", ended},
+		"again, and the script has not seen it":   {"deleted 600\nuntil " + until(500*time.Second) + "\n", "600", asked},
+		"again, while the script stops":           {"deleted 600\nuntil " + until(500*time.Second) + "\nstopped 1000\n", "600", ""},
+		"again, with less time":                   {"deleted 600\nuntil " + until(500*time.Second) + "\nstopped 1000\n", "300", ""},
+		"again, with no time":                     {"deleted 600\nuntil " + until(500*time.Second) + "\nstopped 1000\n", "0", ended},
+		"again, and the time is over":             {"deleted 600\nuntil " + until(-time.Hour) + "\nstopped 1000\n", "600", ended},
+		"again, after one of the version before":  {"deleted 600\nstopped 1000\n", "600", ""},
+		"the first, while Slurm ends the job":     {"stopped 1000\n", "600", ""},
+		"the first, and the script has not begun": {"-", "600", ended},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newPlace(t, "7 RUNNING\n", 0)
+			state := "tags {}\njob 7\nbegun 7 node1 192.0.2.1\n" + c.state
+			if c.state == "-" {
+				state = "tags {}\njob 7\n"
+			}
+			p.write(filepath.Join(p.dir, "state"), state)
+			if err := p.run("delete", p.dir, "7", c.grace); err != nil {
+				t.Fatal(err)
+			}
+			if got := p.calls(); got != c.want {
+				t.Errorf("Slurm is called with %q", got)
+			}
+			if after := p.read(filepath.Join(p.dir, "state")); !strings.Contains(after, "\ndeleted "+c.grace+"\n") {
+				t.Errorf("the state is %q", after)
+			}
+		})
+	}
+}
+
+// Of several periods that which ends first counts, and not the last one.
+func TestShortestGracePeriod(t *testing.T) {
+	p := newPlace(t, "7 RUNNING\n", 0)
+	state := filepath.Join(p.dir, "state")
+	p.write(state, "tags {}\njob 7\nbegun 7 node1 192.0.2.1\n")
+	ends := func() int64 {
+		_, rest, _ := strings.Cut(p.read(state), "until ")
+		lines := strings.Split(strings.TrimSpace(rest), "until ")
+		n, err := strconv.ParseInt(lines[len(lines)-1], 10, 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	var last int64
+	for i, grace := range []string{"600", "300", "600"} {
+		if err := p.run("delete", p.dir, "7", grace); err != nil {
+			t.Fatal(err)
+		}
+		if end := ends(); i > 0 && end > last {
+			t.Errorf("after a period of %s s the end is later, by %d s", grace, end-last)
+		} else {
+			last = end
+		}
+	}
+}
