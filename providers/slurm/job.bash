@@ -135,6 +135,15 @@ container() {
 	exit "${code-143}"
 }
 
+# cleanup removes what has secrets. Containers leave directories that are read-only, and with podman
+# those of other users.
+cleanup() {
+	local left=("$dir/volumes" "$dir/mounts" "$dir/containers" "$dir/logins")
+	rm -rf "${left[@]}" && return
+	chmod -R u+rwX "${left[@]}"
+	rm -rf "${left[@]}" || podman unshare rm -rf "${left[@]}"
+}
+
 stopping= all=()
 # With the word stopped, failures of the containers are not their own.
 trap 'interrupted=1; [ -n "$stopping" ] || say "stopped $(now)"; stopping=1; kill -TERM "${all[@]}" 2>/dev/null' TERM
@@ -174,5 +183,5 @@ for ((i = ${#sidecars[@]} - 1; i >= 0; i--)); do
 done
 [ ${#mains[@]} -gt 0 ] || failed=1
 say "end $(now)"
-rm -rf "$dir/volumes" "$dir/mounts" "$dir/containers" # secrets among them
+cleanup 2>/dev/null >&2
 exit $failed

@@ -1,6 +1,7 @@
 package slurm
 
 import (
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -39,6 +40,23 @@ echo "$code"
 	out, err := exec.CommandContext(t.Context(), "/bin/bash", "-c", functionOfScript("await")+script).Output()
 	if err != nil || string(out) != "143\n" {
 		t.Errorf("%q, %v", out, err)
+	}
+}
+
+// The script removes what has secrets, also what containers have left read-only.
+func TestCleanup(t *testing.T) {
+	dir := t.TempDir()
+	cache := filepath.Join(dir, "volumes", "cache")
+	if err := errors.Join(os.MkdirAll(filepath.Join(cache, "module"), 0o755), os.WriteFile(filepath.Join(dir, "logins"), nil, 0o600), os.WriteFile(filepath.Join(dir, "state"), nil, 0o600), os.Chmod(cache, 0o555)); err != nil {
+		t.Fatal(err)
+	}
+	argv := []string{"/bin/bash", "-c", functionOfScript("cleanup") + "dir=$1\ncleanup", "job", dir}
+	if os.Geteuid() == 0 { // who may do everything
+		argv = append([]string{"setpriv", "--bounding-set=-dac_override"}, argv...)
+	}
+	out, err := exec.CommandContext(t.Context(), argv[0], argv[1:]...).CombinedOutput() // #nosec G204 -- the test's own
+	if left, _ := filepath.Glob(filepath.Join(dir, "*")); err != nil || !slices.Equal(left, []string{filepath.Join(dir, "state")}) {
+		t.Errorf("%v: %s: left are %q", err, out, left)
 	}
 }
 

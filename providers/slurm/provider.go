@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
+	"github.com/virtual-kubelet/virtual-kubelet/log"
 	"github.com/virtual-kubelet/virtual-kubelet/node"
 	"github.com/virtual-kubelet/virtual-kubelet/node/api"
 	"github.com/virtual-kubelet/virtual-kubelet/node/nodeutil"
@@ -43,7 +44,12 @@ type backend struct {
 
 	mu    sync.Mutex
 	ended map[string]time.Time // when a job was first seen to have ended without a word of its script
+
+	removeAt time.Time // not before this are directories removed
 }
+
+// removeAgain is how long directories stay that could not be removed: lists are frequent.
+const removeAgain = time.Minute
 
 var (
 	_ podgroup.Lister      = (*backend)(nil)
@@ -150,11 +156,24 @@ func (b *backend) List(ctx context.Context, _ map[string]string, _ string) (podg
 	for i := range left {
 		left[i] = b.directory(left[i])
 	}
-	if len(left) > 0 {
-		// If this fails, the next list shows them again.
-		_, _ = b.run(ctx, podgroup.ActionDelete, nil, "remove", left...)
-	}
+	b.remove(ctx, left)
 	return podgroup.Page{Units: units}, nil
+}
+
+// remove removes directories. If that fails, a later list shows them again.
+func (b *backend) remove(ctx context.Context, left []string) {
+	b.mu.Lock()
+	wait := time.Now().Before(b.removeAt)
+	b.mu.Unlock()
+	if len(left) == 0 || wait {
+		return
+	}
+	if _, err := b.run(ctx, podgroup.ActionDelete, nil, "remove", left...); err != nil {
+		log.G(ctx).WithError(err).WithField("directories", left).Warn("Cannot remove what pods have left")
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.removeAt = time.Now().Add(removeAgain)
+	}
 }
 
 // settle returns a function that reports whether the state of a job that has ended without

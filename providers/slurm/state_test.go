@@ -1,7 +1,9 @@
 package slurm
 
 import (
+	"context"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"testing"
@@ -9,6 +11,7 @@ import (
 	"time"
 
 	"github.com/virtual-kubelet/virtual-kubelet/podgroup"
+	"github.com/virtual-kubelet/virtual-kubelet/providers/slurm/internal/login"
 )
 
 // listed is a list with one pod: a job in a state, and lines of the pod's state.
@@ -166,6 +169,38 @@ func TestAccounting(t *testing.T) {
 	if u := units[0]; u.Phase != podgroup.Failed || u.Failure == nil || !u.Failure.Disrupted || u.Ended.Unix() != 1100 {
 		t.Errorf("the unit is %+v", u)
 	}
+}
+
+// stubborn is a Runner with a directory of a pod that cannot be removed.
+type stubborn struct{ removed int }
+
+func (s *stubborn) Run(_ context.Context, c login.Command) error {
+	switch c.Verb {
+	case "list":
+		_, err := io.WriteString(c.Stdout, "now 2000\n./one/state:tags {\"UID\":\"u\"}\n./one/state:created 1000\n")
+		return err
+	case "remove":
+		s.removed++
+	}
+	return &login.Error{Code: 1, Text: "rm: cannot remove 'one': Permission denied"}
+}
+
+// A directory that cannot be removed is tried again, and not by each list.
+func TestDirectoryThatStays(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		runner := &stubborn{}
+		b := newBackend(Config{}, runner)
+		list := func(want int) {
+			t.Helper()
+			if _, err := b.List(t.Context(), nil, ""); err != nil || runner.removed != want {
+				t.Errorf("the list fails with %v, and the directory was removed %d times", err, runner.removed)
+			}
+		}
+		list(1)
+		list(1)
+		time.Sleep(removeAgain)
+		list(2)
+	})
 }
 
 // A job that has ended without a word is believed later if Slurm does not list it at all, and

@@ -19,6 +19,24 @@ pod() {
 	case $1 in */ | */. | */.. | '' | /) echo "$1 is no directory of a pod" >&2 && exit 2 ;; esac
 }
 
+# empty removes what is in a directory of a pod besides its state, by another command if there is one.
+empty() {
+	of=$1
+	shift
+	"$@" find "$of" -mindepth 1 -maxdepth 1 ! -name state -exec rm -rf -- {} +
+}
+
+# remove removes a directory of a pod, with its state at last: without that, no list would show what
+# is left. Containers leave directories that are read-only, and with podman those of other users.
+remove() {
+	[ -d "$1" ] || return 0
+	empty "$1" 2>/dev/null || {
+		chmod -R u+rwX "$1"
+		empty "$1" || empty "$1" podman unshare
+	} >/dev/null 2>&1
+	empty "$1" && rm -rf -- "$1"
+}
+
 verb=$1
 shift
 case $verb in
@@ -67,7 +85,8 @@ delete) # DIR JOB GRACE: end a job, and remove what it leaves
 	owner=$(sed -n 's/^begun \([^ ]*\).*/\1/p; s/^job //p' "$dir/state" 2>/dev/null | tail -n 1)
 	if ! printf '%s\n' "$active" | grep -q "^$job "; then
 		[ "$owner" = "$job" ] || exit $missing
-		exec rm -rf -- "$dir"
+		remove "$dir" || echo "deleted 0" >>"$dir/state" # the next lists say what is left
+		exit
 	fi
 	[ "$owner" = "$job" ] || exec scancel "$job" # a second job of the pod
 	# The period that ends first counts: one that is sent again begins no later.
@@ -88,7 +107,9 @@ delete) # DIR JOB GRACE: end a job, and remove what it leaves
 
 remove) # DIR...: remove what pods have left whose jobs have ended
 	for dir; do pod "$dir"; done
-	exec rm -rf -- "$@"
+	failed=0
+	for dir; do remove "$dir" || failed=1; done
+	exit $failed
 	;;
 
 update) # DIR VOLUME... <files.tar: replace the files of volumes, each at once

@@ -27,7 +27,7 @@ func newPlace(t *testing.T, jobs string, code int) *place {
 	bin := filepath.Join(home, "bin")
 	p.shell.Environment = map[string]string{"HOME": home, "PATH": bin + ":/usr/bin:/bin"}
 	p.write(filepath.Join(bin, "squeue"), "#!/bin/sh\nprintf '%s' '"+jobs+"'\nexit "+strconv.Itoa(code)+"\n")
-	for _, name := range []string{"scancel", "sbatch"} {
+	for _, name := range []string{"scancel", "sbatch", "podman"} {
 		p.write(filepath.Join(bin, name), "#!/bin/sh\necho "+name+" \"$*\" >>"+filepath.Join(home, "calls")+"\necho 8\n")
 	}
 	return p
@@ -123,5 +123,76 @@ func TestShortestGracePeriod(t *testing.T) {
 		} else {
 			last = end
 		}
+	}
+}
+
+// isLeft reports whether there is something.
+func isLeft(name string) bool {
+	_, err := os.Lstat(name)
+	return err == nil
+}
+
+// withoutPrivileges lets commands have the rights of a file's owner only.
+func (p *place) withoutPrivileges() {
+	if os.Geteuid() == 0 {
+		p.shell.SSH = []string{"setpriv", "--bounding-set=-dac_override,-dac_read_search,-fowner", "/bin/sh", "-c"}
+	}
+}
+
+// A container can leave directories that are read-only, as the modules of Go.
+func TestReadOnlyDirectories(t *testing.T) {
+	for _, args := range [][]string{{"remove"}, {"delete", "7", "600"}} {
+		t.Run(args[0], func(t *testing.T) {
+			p := newPlace(t, "", 0)
+			p.withoutPrivileges()
+			outside := filepath.Join(p.home, "outside")
+			p.write(filepath.Join(outside, "file"), "")
+			p.write(filepath.Join(p.dir, "state"), "tags {}\njob 7\n")
+			modules := filepath.Join(p.dir, "volumes", "cache", "modules")
+			p.write(filepath.Join(modules, "file"), "")
+			if err := errors.Join(os.Symlink(outside, filepath.Join(modules, "link")), os.Symlink(outside, filepath.Join(p.dir, "volumes", "host")), os.Chmod(outside, 0o500), os.Chmod(modules, 0o555)); err != nil {
+				t.Fatal(err)
+			}
+			if err := p.run(args[0], append([]string{p.dir}, args[1:]...)...); err != nil {
+				t.Error(err)
+			}
+			if isLeft(p.dir) {
+				t.Error("the directory is there")
+			}
+			if info, err := os.Stat(outside); err != nil || info.Mode().Perm() != 0o500 || !isLeft(filepath.Join(outside, "file")) {
+				t.Errorf("a directory of the machine is %v, error %v", info, err)
+			}
+		})
+	}
+}
+
+// With podman a container can leave directories of other users. What cannot be removed is still
+// known by its state.
+func TestDirectoriesOfOthers(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root makes directories of others")
+	}
+	p := newPlace(t, "", 0)
+	p.withoutPrivileges()
+	state, others := filepath.Join(p.dir, "state"), filepath.Join(p.dir, "volumes", "data", "others")
+	p.write(state, "tags {}\njob 7\n")
+	p.write(filepath.Join(others, "file"), "")
+	if err := os.Chown(others, 12345, 12345); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.run("remove", filepath.Join(p.home, "pods", "another"), p.dir); err == nil {
+		t.Error("a directory is removed that is not the user's")
+	}
+	if got := p.calls(); !strings.HasPrefix(got, "podman unshare find "+p.dir+" ") {
+		t.Errorf("the calls are %q", got)
+	}
+	if !isLeft(others) || !isLeft(state) {
+		t.Fatal("the state was removed, and the directory not")
+	}
+	if err := p.run("delete", p.dir, "7", "600"); err != nil {
+		t.Error(err) // lists go on
+	}
+	if got := p.read(state); !strings.Contains(got, "\ndeleted 0\n") {
+		t.Errorf("the state is %q", got)
 	}
 }
