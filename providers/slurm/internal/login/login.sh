@@ -45,7 +45,10 @@ create) # DIR FLAG... <files.tar: print the ID of the job of a pod, which is sub
 	dir=$1
 	shift
 	job=$(sed -n 's/^job //p' "$dir/state" 2>/dev/null | tail -n 1)
-	[ -n "$job" ] || job=$(jobs "$dir" all | tail -n 1) || exit
+	if [ -z "$job" ]; then
+		job=$(jobs "$dir" all) || exit # and not of a pipe, whose last command does not fail
+		job=$(printf '%s\n' "$job" | tail -n 1)
+	fi
 	if [ -z "$job" ] || ! grep -q '^tags ' "$dir/state"; then
 		# A state without tags, which is there first, has a directory removed that is never complete.
 		mkdir -p "$dir" && { [ -e "$dir/state" ] || date +"created %s" >"$dir/state"; } || exit

@@ -1,6 +1,7 @@
 package login
 
 import (
+	"archive/tar"
 	"errors"
 	"os"
 	"path/filepath"
@@ -16,6 +17,7 @@ type place struct {
 	*testing.T
 	home, dir string
 	shell     Shell
+	stdin     string
 }
 
 // newPlace returns one whose squeue prints jobs, each as its ID and its state, and ends with an
@@ -58,7 +60,7 @@ func (p *place) calls() string {
 
 func (p *place) run(verb string, args ...string) error {
 	p.Helper()
-	return p.shell.Run(p.Context(), Command{Verb: verb, Args: args, Stdin: strings.NewReader("")})
+	return p.shell.Run(p.Context(), Command{Verb: verb, Args: args, Stdin: strings.NewReader(p.stdin)})
 }
 
 // A deletion that is sent again does not shorten the grace period, and one with another does.
@@ -195,4 +197,51 @@ func TestDirectoriesOfOthers(t *testing.T) {
 	if got := p.read(state); !strings.Contains(got, "\ndeleted 0\n") {
 		t.Errorf("the state is %q", got)
 	}
+}
+
+// A creation that is sent again submits no second job while Slurm does not say whether there is one.
+func TestCreationWithoutAnAnswer(t *testing.T) {
+	const submits = "sbatch --parsable --mem=1 "
+	for name, c := range map[string]struct {
+		jobs string
+		code int
+		want string
+	}{
+		"there is no job": {"", 0, submits},
+		"there are two":   {"7\n9\n", 0, ""},
+		"no answer":       {"", 1, ""},
+		"half an answer":  {"7\n", 1, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newPlace(t, c.jobs, c.code)
+			state := filepath.Join(p.dir, "state")
+			p.write(state, "tags {}\ncreated 1000\n")
+			p.stdin = staged(t)
+			if err := p.run("create", p.dir, "--mem=1"); (err == nil) != (c.code == 0) {
+				t.Errorf("the creation returns %v", err)
+			}
+			if got := p.calls(); !strings.HasPrefix(got, c.want) || c.want == "" && got != "" {
+				t.Errorf("Slurm is called with %q", got)
+			}
+			if got := p.read(state); strings.Contains(got, "\njob ") != (c.code == 0) || strings.Contains(got, "\njob 7\n") {
+				t.Errorf("the state is %q", got)
+			}
+		})
+	}
+}
+
+// staged is a tar of the files of a pod.
+func staged(t *testing.T) string {
+	t.Helper()
+	const state = "tags {}\ncreated 2000\n"
+	var text strings.Builder
+	w := tar.NewWriter(&text)
+	err := w.WriteHeader(&tar.Header{Name: "staged", Mode: 0o600, Size: int64(len(state))})
+	if _, writing := w.Write([]byte(state)); err != nil || writing != nil {
+		t.Fatal(err, writing)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return text.String()
 }
