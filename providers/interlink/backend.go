@@ -27,9 +27,17 @@ import (
 // AnnotationJobID is the annotation of a pod with the plugin's ID of its job.
 const AnnotationJobID = "JobID"
 
-// statusLag is how old statuses can be: plugins answer from caches of ten seconds, which
-// lack a pod that was created since.
-const statusLag = 15 * time.Second
+const (
+	// statusLag is how old statuses can be: plugins answer from caches of ten seconds, which
+	// lack a pod that was created since.
+	statusLag = 15 * time.Second
+	// unansweredLag is how long a creation may go on that was not answered: servers and plugins do
+	// not notice that nobody waits any more. Package plugin gives its provider five minutes, of which
+	// the request has waited for two.
+	unansweredLag = 5 * time.Minute
+	// lookUpTimeout is how long Create asks for the pod before it creates it.
+	lookUpTimeout = time.Minute
+)
 
 var (
 	_ podgroup.Getter      = (*backend)(nil)
@@ -41,33 +49,32 @@ var (
 // knows pods by it.
 type backend struct {
 	*rest.Client
-	config  *Config
-	started time.Time
-	unclear recent // creations that may have happened, or not
-	deleted recent // deletions that were asked for
+	config     *Config
+	started    time.Time
+	unclear    recent // creations that may have happened, or not
+	unanswered recent // creations that may still happen
+	deleted    recent // deletions that were asked for
 }
 
 // Create implements podgroup.Backend. The protocol does not make creations idempotent: a pod
 // that is created twice is two jobs. So it is looked for before, and not before statuses
 // show what an earlier try has left.
 func (b *backend) Create(ctx context.Context, r *podgroup.Request) (podgroup.Unit, error) {
-	if wait := b.untilStatusesAreClear(r.Pod); wait > 0 {
-		return podgroup.Unit{}, errdefs.AsRetryAfter(errors.New("an earlier creation of the pod may have happened: looking for it first"), wait)
-	}
-	found, err := b.statuses(ctx, []*corev1.Pod{r.Pod})
+	found, err := b.lookUp(ctx, r.Pod)
 	if err != nil && rest.StatusOf(err) != http.StatusNotFound {
 		return podgroup.Unit{}, err
 	}
 	if len(found) > 0 {
 		return found[0], nil
 	}
+	if wait := b.untilStatusesAreClear(r.Pod); wait > 0 {
+		return podgroup.Unit{}, errdefs.AsRetryAfter(errors.New("an earlier creation of the pod may have happened: looking for it first"), min(wait, statusLag))
+	}
 	request := b.request(r)
 	var answer json.RawMessage
 	err = b.Do(ctx, call(podgroup.ActionCreate, http.MethodPost, "/create", request, r.Secrets()...), &answer)
-	if code := rest.StatusOf(err); err != nil && (code == 0 || code >= http.StatusInternalServerError) {
-		b.unclear.add(r.Pod.UID)
-	}
 	if err != nil {
+		b.failed(r.Pod.UID, rest.StatusOf(err))
 		return podgroup.Unit{}, err
 	}
 	created := podgroup.Unit{ID: string(r.Pod.UID), Data: r.Pod}
@@ -77,18 +84,35 @@ func (b *backend) Create(ctx context.Context, r *podgroup.Request) (podgroup.Uni
 	return created, nil
 }
 
+func (b *backend) lookUp(ctx context.Context, pod *corev1.Pod) ([]podgroup.Unit, error) {
+	ctx, cancel := context.WithTimeout(ctx, lookUpTimeout)
+	defer cancel()
+	return b.statuses(ctx, []*corev1.Pod{pod})
+}
+
+// failed records a creation that was answered with an HTTP status; 0 is no answer. A gateway gives
+// up, too, while the server goes on.
+func (b *backend) failed(uid types.UID, status int) {
+	switch {
+	case status == 0, status == http.StatusBadGateway, status == http.StatusGatewayTimeout:
+		b.unanswered.add(uid)
+	case status >= http.StatusInternalServerError:
+		b.unclear.add(uid)
+	}
+}
+
 // untilStatusesAreClear returns how long a missing status does not mean that there is no
 // job: after an error of a creation, and after the start, if an earlier process may have
-// begun one.
+// begun one. It is not positive if it does.
 func (b *backend) untilStatusesAreClear(pod *corev1.Pod) time.Duration {
+	if at, ok := b.unanswered.since(pod.UID); ok && time.Since(at) < unansweredLag {
+		return time.Until(at.Add(unansweredLag))
+	}
 	since, ok := b.unclear.since(pod.UID)
 	if !ok && pod.CreationTimestamp.Time.Before(b.started) {
-		since, ok = b.started, true
+		since = b.started
 	}
-	if wait := time.Until(since.Add(statusLag)); ok && wait > 0 {
-		return wait
-	}
-	return 0
+	return time.Until(since.Add(statusLag))
 }
 
 // recent are the times at which something happened to pods, as far as they are not older than max.

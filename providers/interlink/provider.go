@@ -49,11 +49,13 @@ func newBackend(c Config, transport http.RoundTripper) (*backend, podgroup.Optio
 	if err != nil {
 		return nil, podgroup.Options{}, errdefs.InvalidInputf("interlink config: %w", err)
 	}
-	b := &backend{Client: client, config: &c, started: time.Now().Truncate(time.Second), unclear: recent{max: statusLag}, deleted: recent{max: time.Hour}}
+	b := &backend{Client: client, config: &c, started: time.Now().Truncate(time.Second), unclear: recent{max: statusLag}, unanswered: recent{max: unansweredLag}, deleted: recent{max: time.Hour}}
 	return b, podgroup.Options{
 		Service: "InterLink", Scheme: "interlink",
 		Features: podgroup.Features{Fields: slices.Concat(fields, c.PodFields), Check: check, TokenLifetime: c.TokenLifetime.Duration},
 		Capacity: c.capacity(),
 		CacheFor: 5 * time.Second,
+		// Create looks for the pod first.
+		CreateTimeout: lookUpTimeout + headerTimeout,
 	}, nil
 }
