@@ -55,7 +55,9 @@ type Page struct {
 // Getter is a Backend without a list: it is asked for the units of pods.
 type Getter interface {
 	// Get returns the units of these pods, each with its Owner, in any order. A pod without
-	// a unit is left out. The pods must not be changed.
+	// a unit is left out. The pods must not be changed. When a pod is deleted that is left out,
+	// Delete is called all the same, with a Unit that has the UID of the pod as its ID, and the
+	// pod as its Data.
 	Get(ctx context.Context, pods []*corev1.Pod) ([]Unit, error)
 }
 

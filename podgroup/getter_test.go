@@ -1,13 +1,17 @@
 package podgroup_test
 
 import (
+	"context"
 	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	clienttesting "k8s.io/client-go/testing"
 
+	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
+	"github.com/virtual-kubelet/virtual-kubelet/podgroup"
 	"github.com/virtual-kubelet/virtual-kubelet/podgroup/grouptest"
 )
 
@@ -66,6 +70,63 @@ func TestAnnotations(t *testing.T) {
 		round()
 		if again := len(cluster.Client().(interface{ Actions() []clienttesting.Action }).Actions()); again != patches {
 			t.Errorf("a pod that is annotated costs %d requests", again-patches)
+		}
+	})
+}
+
+// forgetful is a getting whose service shows nothing for a while, and knows units by the UID of their
+// pod.
+type forgetful struct {
+	getting
+	shows *bool
+}
+
+func (f forgetful) Get(ctx context.Context, pods []*corev1.Pod) ([]podgroup.Unit, error) {
+	found, err := f.getting.Get(ctx, pods)
+	if !*f.shows {
+		return nil, err
+	}
+	return found, err
+}
+
+func (f forgetful) Delete(ctx context.Context, u *podgroup.Unit, grace time.Duration) error {
+	for _, known := range f.w.Units(func(known *grouptest.Unit) bool { return known.Tags["uid"] == u.ID }) {
+		if pod, ok := u.Data.(*corev1.Pod); ok && podgroup.OwnerOf(pod) == u.Owner {
+			return f.getting.Delete(ctx, &known.Unit, grace)
+		}
+	}
+	return f.getting.Delete(ctx, u, grace)
+}
+
+// A service without a list that shows no unit for a moment is asked for its deletion all the same: once
+// the pod has left the API, nothing finds the unit. One that refuses to delete what is not there keeps
+// no pod in the API.
+func TestADeletionWhileNothingIsShown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		world, cluster, shows := grouptest.New(time.Second), grouptest.NewCluster("home"), true
+		p, _ := cluster.Start(t, forgetful{getting{memory{world}}, &shows}, options())
+		pod := grouptest.NewPod("web")
+		create(t, cluster, p, pod)
+		time.Sleep(2 * time.Minute)
+		shows = false
+		world.Refuse(string(podgroup.ActionDelete), 1, &grouptest.Refusal{Status: 500, Code: "InternalError"})
+		if err := p.DeletePod(t.Context(), pod); err == nil || errdefs.IsNotFound(err) {
+			t.Errorf("a deletion that has failed: %v", err)
+		}
+		if err := p.DeletePod(t.Context(), pod); !errdefs.IsOnlyNotFound(err) {
+			t.Errorf("the deletion of a pod that is not shown: %v", err)
+		}
+		time.Sleep(5 * time.Second)
+		if left := world.Units(nil); len(left) != 0 {
+			t.Errorf("left over: %v", left)
+		}
+		world.Refuse(string(podgroup.ActionDelete), 1000, &grouptest.Refusal{Status: 500, Code: "InternalError"})
+		began := time.Now()
+		for err := p.DeletePod(t.Context(), pod); !errdefs.IsNotFound(err); err = p.DeletePod(t.Context(), pod) {
+			if time.Since(began) > 5*time.Minute {
+				t.Fatal(err)
+			}
+			time.Sleep(10 * time.Second)
 		}
 	})
 }

@@ -297,7 +297,9 @@ func (p *Provider) DeletePod(ctx context.Context, pod *corev1.Pod) error {
 	var found Unit
 	var err error
 	if getter, ok := p.backend.(Getter); ok { // it cannot find a pod that was deleted with force
-		found, err = p.units.getPod(ctx, getter, pod, p.notFound(pod.Namespace, pod.Name))
+		if found, err = p.units.getPod(ctx, getter, pod, p.notFound(pod.Namespace, pod.Name)); errdefs.IsNotFound(err) {
+			return p.deleteUnseen(ctx, pod, err)
+		}
 	} else {
 		found, err = p.find(ctx, pod.Namespace, pod.Name, pod.UID)
 	}
@@ -309,6 +311,18 @@ func (p *Provider) DeletePod(ctx context.Context, pod *corev1.Pod) error {
 	}
 	p.units.stopping(found.Owner.UID)
 	return nil
+}
+
+// deleteUnseen has a backend without a list delete the unit of a pod, although it does not show one:
+// it may show nothing for a while, and nobody finds the unit once the API does not have the pod. It
+// returns notFound, or that the deletion has failed; but a service may refuse that of a unit that is
+// not there for ever.
+func (p *Provider) deleteUnseen(ctx context.Context, pod *corev1.Pod, notFound error) error {
+	unit := Unit{ID: string(pod.UID), Owner: OwnerOf(pod), Data: pod}
+	if err := p.delete(ctx, &unit, podspec.GracePeriod(pod, nil)); err != nil && !errdefs.IsNotFound(err) && !p.units.isGone(pod.UID) {
+		return err
+	}
+	return notFound
 }
 
 func (p *Provider) delete(ctx context.Context, u *Unit, grace time.Duration) error {
