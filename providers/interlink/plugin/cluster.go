@@ -158,7 +158,7 @@ func (c *cluster) put(r *record) {
 	}
 }
 
-// drop forgets a pod.
+// drop forgets a pod. The provider goes on to see another one that has its name.
 func (c *cluster) drop(r *record) error {
 	if c.opts.Store != nil {
 		if err := c.opts.Store.Delete(string(r.Pod.UID)); err != nil {
@@ -168,7 +168,9 @@ func (c *cluster) drop(r *record) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.known, r.Pod.UID)
-	_ = c.pods.Delete(r.Pod)
+	if found, ok, _ := c.pods.Get(r.Pod); ok && found.(*corev1.Pod).UID == r.Pod.UID {
+		_ = c.pods.Delete(r.Pod)
+	}
 	for i := range r.ConfigMaps {
 		_ = c.configMaps.Delete(&r.ConfigMaps[i])
 	}

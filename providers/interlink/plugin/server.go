@@ -331,12 +331,15 @@ func (s *Server) delete(w http.ResponseWriter, r *http.Request, body []byte) err
 }
 
 // remove deletes a pod, as often as it takes: within its grace period, and without one after
-// that.
+// that. It ends when the pod is gone, or another one has taken its name: a provider may go by that.
 func (s *Server) remove(r *record) {
 	ctx := log.WithLogger(s.ctx, log.G(s.ctx).WithFields(log.Fields{"namespace": r.Pod.Namespace, "pod": r.Pod.Name, "uid": string(r.Pod.UID)}))
 	pod := r.Pod.DeepCopy()
 	accepted := false
 	for wait := time.Duration(0); periodic.Sleep(ctx, wait) == nil; wait = removalInterval {
+		if s.cluster.record(pod.UID) == nil {
+			return
+		}
 		if !accepted {
 			err := s.deleteOnce(ctx, pod)
 			if err != nil && !errdefs.IsNotFound(err) {

@@ -39,6 +39,7 @@ type pods struct {
 	graces   []int64
 	fail     error
 	stubborn bool // it ends nothing within a grace period
+	byName   bool // it deletes the pod of a name, regardless of its UID
 	hangs    bool // it has no status before its caller's context ends
 }
 
@@ -67,7 +68,9 @@ func (p *pods) DeletePod(_ context.Context, pod *corev1.Pod) error {
 		return p.fail
 	}
 	if !p.stubborn || *pod.DeletionGracePeriodSeconds == 0 {
-		delete(p.running, pod.UID)
+		maps.DeleteFunc(p.running, func(uid types.UID, known *corev1.Pod) bool {
+			return uid == pod.UID || p.byName && known.Name == pod.Name
+		})
 	}
 	return nil
 }
