@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
@@ -36,6 +37,11 @@ type record struct {
 	// asked for.
 	Created  bool `json:"created"`
 	Deleting bool `json:"deleting"`
+}
+
+// deadline is the end of the grace period of a pod whose deletion was asked for.
+func (r *record) deadline() time.Time {
+	return r.Pod.DeletionTimestamp.Add(time.Duration(*r.Pod.DeletionGracePeriodSeconds) * time.Second)
 }
 
 // cluster is what the provider has instead of a cluster: the pods and their objects. It is

@@ -2,6 +2,7 @@ package plugin
 
 import (
 	"net/http"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -63,5 +64,34 @@ func TestTheListerKeepsANamesake(t *testing.T) {
 	}
 	if pod, err := p.init.Pods.Pods("default").Get("web"); err == nil {
 		t.Errorf("the provider still sees %v", pod)
+	}
+}
+
+// A grace period that gets shorter counts, also after a restart, and one that is longer, or comes again,
+// does not.
+func TestAGracePeriodGetsShorter(t *testing.T) {
+	for _, restarts := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			p := newPods()
+			p.stubborn = true
+			store := newFiles()
+			s := start(t, p, store)
+			pod := newPod("uid-1")
+			ask(s, http.MethodPost, "/create", wire.PluginCreate{Pod: pod})
+			for _, seconds := range []int64{3600, 3600, 7200} {
+				deleteWithin(t, s, pod, seconds)
+				time.Sleep(7 * time.Second) // the next one comes between two looks at the pod
+			}
+			deleteWithin(t, s, pod, 5)
+			if restarts {
+				_ = s.Close()
+				s = start(t, p, store)
+			}
+			time.Sleep(10 * time.Second)
+			synctest.Wait()
+			if len(p.running) != 0 || s.cluster.record("uid-1") != nil || !slices.Equal(p.graces, []int64{3600, 5, 0}) {
+				t.Errorf("of the pods %v are left, deleted with the grace periods %v", p.running, p.graces)
+			}
+		})
 	}
 }

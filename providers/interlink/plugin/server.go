@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net/http"
 	"slices"
 	"sync"
@@ -316,37 +317,43 @@ func (s *Server) delete(w http.ResponseWriter, r *http.Request, body []byte) err
 	if known == nil {
 		return answer(w, "The pod does not exist")
 	}
-	if !known.Deleting {
-		deleting := *known
-		deleting.Deleting, deleting.Pod = true, known.Pod.DeepCopy()
-		seconds := int64(podspec.GracePeriod(&pod, nil) / time.Second)
-		deleting.Pod.DeletionGracePeriodSeconds, deleting.Pod.DeletionTimestamp = &seconds, ptr.To(metav1.Now())
+	deleting := *known
+	deleting.Deleting, deleting.Pod = true, known.Pod.DeepCopy()
+	seconds := int64(podspec.GracePeriod(&pod, nil) / time.Second)
+	deleting.Pod.DeletionGracePeriodSeconds, deleting.Pod.DeletionTimestamp = &seconds, ptr.To(metav1.Now())
+	if !known.Deleting || deleting.deadline().Before(known.deadline()) {
 		if err := s.cluster.set(&deleting); err != nil {
 			return err
 		}
-		known = &deleting
-		s.work.Go(func() { s.remove(known) })
+	}
+	if !known.Deleting {
+		s.work.Go(func() { s.remove(&deleting) })
 	}
 	return answer(w, "The pod is being deleted")
 }
 
-// remove deletes a pod, as often as it takes: within its grace period, and without one after
-// that. It ends when the pod is gone, or another one has taken its name: a provider may go by that.
+// remove deletes a pod, as often as it takes: within its grace period, which may get shorter, and
+// without one after that. It ends when the pod is gone, or another one has taken its name: a provider
+// may go by that.
 func (s *Server) remove(r *record) {
 	ctx := log.WithLogger(s.ctx, log.G(s.ctx).WithFields(log.Fields{"namespace": r.Pod.Namespace, "pod": r.Pod.Name, "uid": string(r.Pod.UID)}))
-	pod := r.Pod.DeepCopy()
-	accepted := false
+	accepted := int64(math.MaxInt64) // the grace period of the last deletion that the provider has accepted
 	for wait := time.Duration(0); periodic.Sleep(ctx, wait) == nil; wait = removalInterval {
-		if s.cluster.record(pod.UID) == nil {
+		if r = s.cluster.record(r.Pod.UID); r == nil {
 			return
 		}
-		if !accepted {
+		pod := r.Pod.DeepCopy()
+		grace := pod.DeletionGracePeriodSeconds
+		if time.Now().After(r.deadline()) {
+			*grace = 0
+		}
+		if *grace < accepted {
 			err := s.deleteOnce(ctx, pod)
 			if err != nil && !errdefs.IsNotFound(err) {
 				log.G(ctx).WithError(err).Warn("Cannot delete a pod")
 				continue
 			}
-			accepted = true
+			accepted = *grace
 		}
 		found, err := s.podStatus(ctx, pod)
 		if errdefs.IsNotFound(err) || err == nil && hasEnded(found) {
@@ -354,9 +361,6 @@ func (s *Server) remove(r *record) {
 				return
 			}
 			log.G(ctx).WithError(err).Warn("Cannot forget a pod that is gone")
-		}
-		if grace := pod.DeletionGracePeriodSeconds; *grace > 0 && time.Since(pod.DeletionTimestamp.Time) > time.Duration(*grace)*time.Second {
-			*grace, accepted = 0, false
 		}
 	}
 }
