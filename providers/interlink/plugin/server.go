@@ -399,6 +399,8 @@ func (s *Server) logs(w http.ResponseWriter, r *http.Request, body []byte) error
 	defer context.AfterFunc(s.ctx, closeOnce)()
 	defer context.AfterFunc(r.Context(), closeOnce)()
 	w.Header().Set("Content-Type", "text/plain")
+	flush := http.NewResponseController(w).Flush
+	_ = flush() // a client waits for the header no longer than for any answer, and a container may be silent
 	part := make([]byte, 32<<10)
 	for {
 		n, err := stream.Read(part)
@@ -406,7 +408,7 @@ func (s *Server) logs(w http.ResponseWriter, r *http.Request, body []byte) error
 			return nil // the client has gone
 		}
 		if n > 0 || err != nil {
-			_ = http.NewResponseController(w).Flush() // not all writers can
+			_ = flush() // not all writers can
 		}
 		if err != nil {
 			return nil // also if it broke off: the header is sent

@@ -41,6 +41,7 @@ type pods struct {
 	stubborn bool // it ends nothing within a grace period
 	byName   bool // it deletes the pod of a name, regardless of its UID
 	hangs    bool // it has no status before its caller's context ends
+	log      io.Reader
 }
 
 func newPods() *pods {
@@ -98,6 +99,9 @@ func (p *pods) GetPodStatus(ctx context.Context, _, name string) (*corev1.PodSta
 }
 
 func (p *pods) GetContainerLogs(context.Context, string, string, string, api.ContainerLogOpts) (io.ReadCloser, error) {
+	if p.log != nil {
+		return io.NopCloser(p.log), nil
+	}
 	return io.NopCloser(strings.NewReader("a line\n")), nil
 }
 
