@@ -34,7 +34,8 @@ type Config struct {
 	CallTimeout metav1.Duration `json:"callTimeout,omitempty"`
 	// ClusterUID is the UID of the namespace kube-system of the pods' cluster, which calls name:
 	// a provider of one node refuses a node of another cluster with the same name. New reads it
-	// if it is empty, and may go without.
+	// if it is empty. It goes without if there is no client, or no right to read it, and fails if the API
+	// server does not answer.
 	ClusterUID types.UID `json:"-"`
 }
 

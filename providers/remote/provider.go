@@ -1,7 +1,6 @@
 package remote
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -48,11 +47,11 @@ type Provider struct {
 	closed  error
 }
 
-// New connects to a provider, waits until it answers, for Config.StartTimeout at most, and
-// completes init.Node with what it says of its node. The provider that it returns can do
-// what that one says, and is an io.Closer. A connection that is lost is made again:
-// calls fail with class Unavailable meanwhile, which makes the node NotReady and loses
-// no pod. ctx is for the time of the call.
+// New reads Config.ClusterUID, connects to a provider, and completes init.Node with what that says of
+// its node. It waits until the API server and the provider answer, for each Config.StartTimeout at
+// most. The provider that it returns can do what that one says, and is an io.Closer. A connection
+// that is lost is made again: calls fail with class Unavailable meanwhile, which makes the node
+// NotReady and loses no pod. ctx is for the time of the call.
 func New(ctx context.Context, init nodeutil.ProviderConfig, cfg Config) (nodeutil.Provider, node.NodeProvider, error) {
 	if err := cfg.Complete(); err != nil {
 		return nil, nil, errdefs.InvalidInputf("remote config: %w", err)
@@ -61,7 +60,11 @@ func New(ctx context.Context, init nodeutil.ProviderConfig, cfg Config) (nodeuti
 	if err != nil {
 		return nil, nil, errdefs.InvalidInputf("remote config: %w", err)
 	}
-	cfg.ClusterUID = cmp.Or(cfg.ClusterUID, readClusterUID(ctx, init, cfg.StartTimeout.Duration))
+	if cfg.ClusterUID == "" {
+		if cfg.ClusterUID, err = readClusterUID(ctx, init, cfg.StartTimeout.Duration); err != nil {
+			return nil, nil, err
+		}
+	}
 	p := &Provider{cfg: cfg, base: init.Node.DeepCopy()}
 	for _, conn := range []**grpc.ClientConn{&p.conn, &p.sessionConn} {
 		if *conn, err = grpc.NewClient(cfg.Address, append(dialOptions(init.Node.Name, cfg.ClusterUID), grpc.WithTransportCredentials(creds))...); err != nil {
@@ -86,22 +89,23 @@ func New(ctx context.Context, init nodeutil.ProviderConfig, cfg Config) (nodeuti
 const readDelay = 2 * time.Second
 
 // readClusterUID returns the UID of the cluster, or nothing without a client or the right to read it.
-// An API server that does not answer is waited for, as long as for the provider.
-func readClusterUID(ctx context.Context, init nodeutil.ProviderConfig, patience time.Duration) types.UID {
+// An API server that does not answer is waited for, as long as for the provider: without the UID the
+// provider may be that of a node of the same name in another cluster, whose pods this one would delete.
+func readClusterUID(ctx context.Context, init nodeutil.ProviderConfig, patience time.Duration) (types.UID, error) {
 	if init.Client == nil {
-		return ""
+		return "", nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	reader := clusteruid.New(init.Client.CoreV1())
 	for {
 		uid, err := reader.UID(ctx)
-		if err == nil {
-			return uid
-		}
-		if clusteruid.IsLasting(err) || periodic.Sleep(ctx, readDelay) != nil {
+		if clusteruid.IsLasting(err) {
 			log.G(ctx).WithError(err).Info("The provider does not know which cluster this is, and does not refuse a node of the same name in another one")
-			return ""
+			return "", nil
+		}
+		if err == nil || periodic.Sleep(ctx, readDelay) != nil {
+			return uid, err
 		}
 	}
 }
