@@ -22,55 +22,40 @@ const (
 // Secrets. A container whose variables are all of Services keeps them in its spec.
 func (o *Options) moveEnvironments(pod *corev1.Pod, spec *corev1.PodSpec) {
 	original := o.unresolved(pod)
-	public := withoutOwnVariables(original)
 	o.expandProbes(original, spec)
 	for _, containers := range [][]corev1.Container{spec.InitContainers, spec.Containers} {
 		for i := range containers {
-			o.moveEnvironment(pod, &containers[i], public[containers[i].Name])
+			o.moveEnvironment(pod, &containers[i], containerOf(original, containers[i].Name))
 		}
 	}
 }
 
-// unresolved returns a home pod before its environment was resolved, or nil.
-func (o *Options) unresolved(pod *corev1.Pod) *corev1.Pod {
-	if o.Unresolved == nil {
-		return nil
-	}
-	return o.Unresolved(pod)
-}
-
-// withoutOwnVariables returns the containers of a home pod, as it is unresolved, that are
-// known to name no variables: those that they have when the environment is resolved are of
-// Services.
-func withoutOwnVariables(original *corev1.Pod) map[string]bool {
-	if original == nil {
-		return nil
-	}
-	found := map[string]bool{}
-	for _, containers := range [][]corev1.Container{original.Spec.InitContainers, original.Spec.Containers} {
-		for i := range containers {
-			found[containers[i].Name] = len(containers[i].Env)+len(containers[i].EnvFrom) == 0
-		}
-	}
-	return found
-}
-
-func (o *Options) moveEnvironment(pod *corev1.Pod, c *corev1.Container, public bool) {
-	unresolved := unresolvedNames(c.Env)
+// moveEnvironment moves the values of one container. original is the container before its
+// environment was resolved, or nil if that is unknown: where it refers to variables, home
+// has written their values, which may be of Secrets, into command and arguments. The remote
+// kubelet expands those of original from the same variables.
+func (o *Options) moveEnvironment(pod *corev1.Pod, c, original *corev1.Container) {
+	variables := o.variables(pod, c.Env)
+	inSpec := valuesInSpec(variables, original)
 	env := c.Env[:0:0]
-	for _, v := range o.variables(pod, c.Env) {
-		if !public && v.ValueFrom == nil && v.Value != "" && !refersTo(v.Value, unresolved) {
+	for _, v := range variables {
+		if text, ok := inSpec[v.Name]; ok {
+			v.Value = text
+		} else if v.ValueFrom == nil && v.Value != "" {
 			v = corev1.EnvVar{Name: v.Name, ValueFrom: &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{
 				LocalObjectReference: corev1.LocalObjectReference{Name: o.EnvironmentName(pod)},
 				Key:                  variableKey(c.Name, v.Name),
 			}}}
-		} else if v.ValueFrom == nil {
-			v.Value = escape(v.Value, unresolved)
 		}
 		env = append(env, v)
 	}
+	if original != nil {
+		c.Command, c.Args = slices.Clone(original.Command), slices.Clone(original.Args)
+	} else {
+		unresolved := unresolvedNames(c.Env)
+		c.Command, c.Args = escapeAll(c.Command, unresolved), escapeAll(c.Args, unresolved)
+	}
 	c.Env, c.EnvFrom = env, nil
-	c.Command, c.Args = escapeAll(c.Command, unresolved), escapeAll(c.Args, unresolved)
 }
 
 // Environment returns the data of the Secret EnvironmentName: the values of environment
@@ -78,10 +63,12 @@ func (o *Options) moveEnvironment(pod *corev1.Pod, c *corev1.Container, public b
 // the remote pod may be one that an earlier version has made.
 func (o *Options) Environment(pod *corev1.Pod) map[string][]byte {
 	values := map[string][]byte{}
+	original := o.unresolved(pod)
 	each := func(c *corev1.Container) {
-		unresolved := unresolvedNames(c.Env)
-		for _, v := range o.variables(pod, c.Env) {
-			if v.ValueFrom == nil && v.Value != "" && !refersTo(v.Value, unresolved) {
+		variables := o.variables(pod, c.Env)
+		inSpec := unexpandedValues(variables, containerOf(original, c.Name))
+		for _, v := range variables {
+			if _, ok := inSpec[v.Name]; !ok && v.ValueFrom == nil && v.Value != "" {
 				values[variableKey(c.Name, v.Name)] = []byte(v.Value)
 			}
 		}
@@ -148,59 +135,6 @@ func variableKey(container, name string) string {
 
 var validKey = regexp.MustCompile(`^[-._a-zA-Z0-9]+$`)
 
-// unresolvedNames returns the variables whose value only the remote cluster can
-// resolve.
-func unresolvedNames(env []corev1.EnvVar) (names []string) {
-	for i := range env {
-		if env[i].ValueFrom != nil {
-			names = append(names, env[i].Name)
-		}
-	}
-	return names
-}
-
-func refersTo(text string, names []string) bool {
-	return slices.ContainsFunc(names, func(name string) bool { return strings.Contains(text, "$("+name+")") })
-}
-
-// escape escapes text that is already expanded, so that only references to names are
-// expanded again.
-func escape(text string, names []string) string {
-	var b strings.Builder
-	for {
-		before, after, found := strings.Cut(text, "$")
-		b.WriteString(before)
-		if !found {
-			return b.String()
-		}
-		b.WriteByte('$')
-		if name, rest, ok := cutReference(after); ok && slices.Contains(names, name) {
-			b.WriteString(after[:len(after)-len(rest)])
-			after = rest
-		} else if strings.HasPrefix(after, "$") || strings.HasPrefix(after, "(") { // or it is text to the kubelet, too
-			b.WriteByte('$')
-		}
-		text = after
-	}
-}
-
-// cutReference returns the name of the reference that text begins with, without its $,
-// and what follows.
-func cutReference(text string) (name, rest string, found bool) {
-	if text, found = strings.CutPrefix(text, "("); !found {
-		return "", "", false
-	}
-	return strings.Cut(text, ")")
-}
-
-func escapeAll(texts, names []string) []string {
-	escaped := slices.Clone(texts)
-	for i := range escaped {
-		escaped[i] = escape(escaped[i], names)
-	}
-	return escaped
-}
-
 // ErrUnresolved is the error of containers that still refer to ConfigMaps or Secrets of
 // the home cluster: the remote cluster would resolve the names in the remote namespace,
 // whose objects may not be for those who may create pods at home.
@@ -243,7 +177,7 @@ func (o *Options) EphemeralContainers(pod, remote *corev1.Pod) (missing []corev1
 			err = errors.Join(err, unresolved)
 			continue
 		}
-		o.moveEnvironment(pod, &c, false)
+		o.moveEnvironment(pod, &c, containerOf(o.unresolved(pod), c.Name))
 		e.EphemeralContainerCommon = corev1.EphemeralContainerCommon(c)
 		missing = append(missing, e)
 	}
