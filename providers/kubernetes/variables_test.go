@@ -40,3 +40,55 @@ func TestVariablesOfObjectsThatAreGoneStay(t *testing.T) {
 		})
 	}
 }
+
+// A source of variables that is gone leaves those of it, and what refers to them, as the
+// containers of the remote pod started with them, also if another one has the same names.
+func TestVariablesThatReferToWhatIsGoneStay(t *testing.T) {
+	plain := func(name, value string) corev1.EnvVar { return corev1.EnvVar{Name: name, Value: value} }
+	for what, left := range map[string][]corev1.EnvVar{
+		"nothing":            nil,
+		"an earlier source":  {plain("PASSWORD", "another")},
+		"a Service's values": {plain("KUBERNETES_SERVICE_HOST", "10.96.0.1")},
+	} {
+		for _, restarted := range []bool{false, true} {
+			synctest.Test(t, func(t *testing.T) {
+				remote := newRemote()
+				r := newRig(t, "", remote)
+				local := named("one")
+				local.Spec.Containers[0].Env = []corev1.EnvVar{plain("DSN", "u:$(PASSWORD)@db"), plain("COLOR", "blue")}
+				local.Spec.Containers[0].EnvFrom = []corev1.EnvFromSource{{SecretRef: &corev1.SecretEnvSource{}}}
+				r.setHomePod(local)
+				pod := local.DeepCopy()
+				pod.Spec.Containers[0].Env = []corev1.EnvVar{plain("PASSWORD", "hunter2"), plain("DSN", "u:hunter2@db"), plain("COLOR", "blue")}
+				pod.Spec.Containers[0].EnvFrom = nil
+				if err := r.CreatePod(t.Context(), pod); err != nil {
+					t.Fatal(err)
+				}
+				if restarted {
+					if err := r.Close(); err != nil {
+						t.Fatal(err)
+					}
+					r = newRig(t, "", remote, local)
+				}
+				next := local.DeepCopy()
+				next.Labels["color"] = "red"
+				next.Spec.Containers[0].Env = left
+				for _, v := range local.Spec.Containers[0].Env {
+					if v.Name == "DSN" && len(left) > 0 && left[0].Name == "PASSWORD" {
+						v.Value = "u:another@db"
+					}
+					next.Spec.Containers[0].Env = append(next.Spec.Containers[0].Env, v)
+				}
+				for range 2 {
+					if err := r.UpdatePod(t.Context(), next); err != nil {
+						t.Fatal(err)
+					}
+					got := r.variables(local)
+					if len(got) != 3 || string(got["main.PASSWORD"]) != "hunter2" || string(got["main.DSN"]) != "u:hunter2@db" || string(got["main.COLOR"]) != "blue" {
+						t.Errorf("%s is left, restarted: %t; the variables are %q", what, restarted, got)
+					}
+				}
+			})
+		}
+	}
+}

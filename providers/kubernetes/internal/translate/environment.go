@@ -60,15 +60,17 @@ func (o *Options) moveEnvironment(pod *corev1.Pod, c, original *corev1.Container
 
 // Environment returns the data of the Secret EnvironmentName: the values of environment
 // variables by variableKey. It has those of all containers, also if they are in the specs:
-// the remote pod may be one that an earlier version has made.
+// the remote pod may be one that an earlier version has made. Those that are not certain,
+// since an object is gone that the container has started with, are left out.
 func (o *Options) Environment(pod *corev1.Pod) map[string][]byte {
 	values := map[string][]byte{}
 	original := o.unresolved(pod)
 	each := func(c *corev1.Container) {
 		variables := o.variables(pod, c.Env)
-		inSpec := unexpandedValues(variables, containerOf(original, c.Name))
+		was := containerOf(original, c.Name)
+		inSpec := unexpandedValues(variables, was)
 		for _, v := range variables {
-			if _, ok := inSpec[v.Name]; !ok && v.ValueFrom == nil && v.Value != "" {
+			if _, ok := inSpec[v.Name]; !ok && v.ValueFrom == nil && v.Value != "" && isCertain(&v, c, was) {
 				values[variableKey(c.Name, v.Name)] = []byte(v.Value)
 			}
 		}

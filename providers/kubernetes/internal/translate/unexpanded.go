@@ -76,6 +76,18 @@ func unexpandedValues(env []corev1.EnvVar, original *corev1.Container) map[strin
 	return values
 }
 
+// isCertain reports whether the value of a variable does not depend on sources of variables
+// that are gone, and are kept in c.EnvFrom: it may be of one, or refer to variables of one.
+func isCertain(v *corev1.EnvVar, c, original *corev1.Container) bool {
+	if len(c.EnvFrom) == 0 {
+		return true
+	}
+	if original == nil {
+		return !strings.Contains(v.Value, "$(")
+	}
+	return slices.Contains(namesOf(original.Env), v.Name) && !strings.Contains(definition(original, v.Name), "$(")
+}
+
 // definition returns the text that is the value of a variable of a container, which is
 // empty if that comes from elsewhere.
 func definition(c *corev1.Container, name string) string {
