@@ -102,3 +102,55 @@ func TestEphemeralContainersOfANewPod(t *testing.T) {
 		r.wantRequests("later")
 	})
 }
+
+// An ephemeral container is not started a second time in another remote pod, also if that
+// replaces one that was lost while no provider was running.
+func TestEphemeralContainersOfAPodThatIsReplaced(t *testing.T) {
+	for _, lost := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			remote := newRemote()
+			r := newRig(t, "evicted: restart\n", remote)
+			pod := named("one")
+			r.create(pod)
+			pod = pod.DeepCopy()
+			pod.Spec.EphemeralContainers = []corev1.EphemeralContainer{ephemeral("one-off")}
+			r.setHomePod(pod)
+			if err := r.UpdatePod(t.Context(), pod); err != nil {
+				t.Fatal(err)
+			}
+			r.change(r.remotePod(pod), func(far *corev1.Pod) {
+				running(far)
+				far.Status.EphemeralContainerStatuses = []corev1.ContainerStatus{{Name: "one-off", State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{}}}}
+			})
+			if lost {
+				pod = pod.DeepCopy()
+				pod.Status = r.last()
+				if err := r.Close(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for attempt := range 2 {
+				r.remove(r.remotePod(pod))
+				if lost && attempt == 0 {
+					r = newRig(t, "evicted: restart\n", remote, pod)
+					if _, err := r.GetPodByUID(t.Context(), pod.Namespace, pod.Name, pod.UID); err != nil {
+						t.Fatal(err)
+					}
+				}
+				time.Sleep(time.Minute)
+				r.change(r.remotePod(pod), running)
+			}
+			pod = pod.DeepCopy()
+			pod.Labels["color"] = "red"
+			pod.Spec.EphemeralContainers = append(pod.Spec.EphemeralContainers, ephemeral("next"))
+			r.setHomePod(pod)
+			if err := r.UpdatePod(t.Context(), pod); err != nil {
+				t.Fatal(err)
+			}
+			far := r.remotePod(pod)
+			if names := far.Spec.EphemeralContainers; len(names) != 1 || names[0].Name != "next" || far.Labels["color"] != "red" {
+				t.Errorf("lost: %t; the remote pod has %+v", lost, names)
+			}
+		})
+	}
+}

@@ -237,7 +237,7 @@ func (p *Provider) postpone(uid types.UID, delay time.Duration) {
 func (p *Provider) prepareSuccessor(ctx context.Context, local, remote *corev1.Pod) (*corev1.Pod, error) {
 	again := func() (*corev1.Pod, error) { return translate.Recreate(remote), nil }
 	if p.service != nil || isStandIn(remote) { // a service need not take back what it has added to a pod
-		again = func() (*corev1.Pod, error) { return p.podAgain(ctx, local) }
+		again = func() (*corev1.Pod, error) { return p.podAgain(ctx, local, remote) }
 	}
 	if isStandIn(remote) {
 		return again()

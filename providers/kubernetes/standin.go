@@ -75,8 +75,9 @@ func (p *Provider) standInFor(namespace, name string, uid types.UID, notFound er
 // the status of the home pod.
 func isStandIn(remote *corev1.Pod) bool { return remote.UID == "" }
 
-// podAgain returns another remote pod of a home pod. Its containers count one restart more.
-func (p *Provider) podAgain(ctx context.Context, local *corev1.Pod) (*corev1.Pod, error) {
+// podAgain returns another remote pod of a home pod, in place of remote: see
+// translate.Recreate.
+func (p *Provider) podAgain(ctx context.Context, local, remote *corev1.Pod) (*corev1.Pod, error) {
 	pod, err := p.resolveEnvironment(ctx, local)
 	if err != nil {
 		return nil, fmt.Errorf("cannot resolve the environment of the pod: %v", err)
@@ -92,6 +93,7 @@ func (p *Provider) podAgain(ctx context.Context, local *corev1.Pod) (*corev1.Pod
 		return nil, fmt.Errorf("cannot copy what the pod needs to the remote cluster: %v", err)
 	}
 	translate.AddRestarts(next, &local.Status)
+	translate.RecordEphemeral(next, remote)
 	return next, nil
 }
 

@@ -164,24 +164,3 @@ func checkResolved(c *corev1.Container) error {
 	}
 	return fmt.Errorf("container %s cannot be started in the remote cluster: %w", c.Name, ErrUnresolved)
 }
-
-// EphemeralContainers returns the ephemeral containers of a home pod that its remote pod
-// does not have, translated for it. The error is about those that are left out: it is an
-// ErrUnresolved.
-func (o *Options) EphemeralContainers(pod, remote *corev1.Pod) (missing []corev1.EphemeralContainer, err error) {
-	for i := range pod.Spec.EphemeralContainers {
-		e := *pod.Spec.EphemeralContainers[i].DeepCopy()
-		if slices.ContainsFunc(remote.Spec.EphemeralContainers, func(there corev1.EphemeralContainer) bool { return there.Name == e.Name }) {
-			continue
-		}
-		c := corev1.Container(e.EphemeralContainerCommon)
-		if unresolved := checkResolved(&c); unresolved != nil {
-			err = errors.Join(err, unresolved)
-			continue
-		}
-		o.moveEnvironment(pod, &c, containerOf(o.unresolved(pod), c.Name))
-		e.EphemeralContainerCommon = corev1.EphemeralContainerCommon(c)
-		missing = append(missing, e)
-	}
-	return missing, err
-}

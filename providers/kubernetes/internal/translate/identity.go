@@ -40,6 +40,9 @@ const (
 	// AnnotationRestarts is a JSON object of numbers by container: the restarts that
 	// the containers had in earlier remote pods of the same home pod.
 	AnnotationRestarts = Prefix + "restarts"
+	// AnnotationEphemeral is the names, with commas between them, of the ephemeral
+	// containers that earlier remote pods of the same home pod had.
+	AnnotationEphemeral = Prefix + "ephemeral-containers"
 )
 
 // FieldManager is the field manager of all writes to the remote cluster.

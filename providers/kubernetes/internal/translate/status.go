@@ -166,7 +166,7 @@ func EndedByDeletion(remote *corev1.Pod) bool {
 }
 
 // Recreate returns a pod to replace a remote pod that the remote cluster removed. Its
-// containers count one restart more.
+// containers count one restart more; ephemeral ones are not started again.
 func Recreate(remote *corev1.Pod) *corev1.Pod {
 	next := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
@@ -180,6 +180,7 @@ func Recreate(remote *corev1.Pod) *corev1.Pod {
 	next.Spec.ServiceAccountName, next.Spec.DeprecatedServiceAccount = "", ""
 	next.Spec.Priority, next.Spec.PreemptionPolicy = nil, nil
 	AddRestarts(next, &remote.Status)
+	RecordEphemeral(next, remote)
 	return next
 }
 
