@@ -12,8 +12,8 @@ import (
 	"github.com/virtual-kubelet/virtual-kubelet/providers/kubernetes/internal/translate"
 )
 
-// addEphemeralLater queues a home pod whose remote pod was just created, if it has
-// ephemeral containers already: they are added to pods that exist, and to the pod
+// addEphemeralLater queues a home pod whose remote pod was just created, or is adopted, if
+// it has ephemeral containers already: they are added to pods that exist, and to the pod
 // controller the whole pod is applied.
 func (p *Provider) addEphemeralLater(pod *corev1.Pod) {
 	if len(pod.Spec.EphemeralContainers) > 0 {
@@ -45,10 +45,10 @@ func (p *Provider) addEphemeral(ctx context.Context, name types.NamespacedName, 
 }
 
 func (p *Provider) addMissingEphemeral(ctx context.Context, local, remote *corev1.Pod) error {
-	if missing, unresolved := p.translate.EphemeralContainers(local, remote); len(missing) == 0 && unresolved == nil {
+	if len(translate.MissingEphemeral(local, remote)) == 0 {
 		return nil // an update has added them
 	}
-	pod, err := p.resolveEnvironment(ctx, local)
+	pod, err := p.resolveEnvironment(ctx, local, remote)
 	if err != nil {
 		return fmt.Errorf("cannot resolve the environment of the pod: %w", err)
 	}

@@ -77,7 +77,7 @@ func TestEphemeralContainersOfANewPod(t *testing.T) {
 		local := named("one")
 		local.Spec.EphemeralContainers = []corev1.EphemeralContainer{ephemeral("debug", ofSecret("keys"))}
 		r.setHomePod(local)
-		resolved, err := r.resolveEnvironment(t.Context(), local)
+		resolved, err := r.resolveEnvironment(t.Context(), local, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -96,6 +96,47 @@ func TestEphemeralContainersOfANewPod(t *testing.T) {
 		at := far.Spec.EphemeralContainers[0].Env[0].ValueFrom.SecretKeyRef
 		if at.Name != r.translate.EnvironmentName(local) || string(r.variables(local)[at.Key]) != "keys" {
 			t.Errorf("its variable is of %+v", at)
+		}
+		r.requests()
+		time.Sleep(time.Minute)
+		r.wantRequests("later")
+	})
+}
+
+// Ephemeral containers of a new pod that could not be added before a restart are added
+// then, although what its other containers started with is gone.
+func TestEphemeralContainersAreAddedAfterARestart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		remote := newRemote()
+		var accepted atomic.Bool
+		remote.PrependReactor("patch", "pods", func(action clienttesting.Action) (bool, runtime.Object, error) {
+			return !accepted.Load() && action.GetSubresource() == "ephemeralcontainers", nil, apierrors.NewForbidden(corev1.Resource("pods"), "one", errors.New("not yet"))
+		})
+		r := newRig(t, "", remote)
+		pod := named("one")
+		pod.Spec.EphemeralContainers = []corev1.EphemeralContainer{ephemeral("debug", ofSecret("keys"))}
+		pod.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "SETTING", ValueFrom: &corev1.EnvVarSource{ConfigMapKeyRef: &corev1.ConfigMapKeySelector{
+			LocalObjectReference: corev1.LocalObjectReference{Name: "gone"}, Key: "setting",
+		}}}}
+		r.setHomePod(pod)
+		resolved := pod.DeepCopy()
+		resolved.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "SETTING", Value: "as it was"}}
+		resolved.Spec.EphemeralContainers[0].Env = []corev1.EnvVar{{Name: "KEY", Value: "keys"}}
+		if err := r.CreatePod(t.Context(), resolved); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		if err := r.Close(); err != nil {
+			t.Fatal(err)
+		}
+		accepted.Store(true)
+		r = newRig(t, "", remote, pod)
+		time.Sleep(time.Minute)
+		if far := r.remotePod(pod); len(far.Spec.EphemeralContainers) != 1 {
+			t.Fatalf("the remote pod has %+v", far.Spec.EphemeralContainers)
+		}
+		if got := r.variables(pod); len(got) != 2 || string(got["main.SETTING"]) != "as it was" || string(got["debug.KEY"]) != "keys" {
+			t.Errorf("the variables are %q", got)
 		}
 		r.requests()
 		time.Sleep(time.Minute)

@@ -94,7 +94,7 @@ func (p *Provider) forgetMissing() []*corev1.Pod {
 	for _, pod := range remote {
 		present[translate.UIDOf(pod)] = struct{}{}
 		if local := p.homePod(pod); local != nil { // it may have come to the cache after the remote pod
-			p.reflector.AdoptPod(local, pod)
+			p.adoptPod(local, pod)
 			p.watchDeletion(pod)
 		}
 	}

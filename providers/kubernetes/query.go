@@ -103,9 +103,21 @@ func (p *Provider) adopt(remote *corev1.Pod) {
 	if local == nil {
 		return
 	}
-	p.reflector.AdoptPod(local, remote)
+	p.adoptPod(local, remote)
 	if p.translate.MetadataRemoved(local, remote) {
 		p.queue.Add(workItem{uid: local.UID, removeMetadata: true})
+	}
+}
+
+// adoptPod registers a home pod whose remote pod is of an earlier process, which need not
+// have added the ephemeral containers yet.
+func (p *Provider) adoptPod(local, remote *corev1.Pod) {
+	if p.reflector.IsRegistered(local.UID) {
+		return
+	}
+	p.reflector.AdoptPod(local, remote)
+	if !isStandIn(remote) && len(translate.MissingEphemeral(local, remote)) > 0 {
+		p.addEphemeralLater(local)
 	}
 }
 

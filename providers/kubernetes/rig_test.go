@@ -357,13 +357,13 @@ func environmentIsReadBefore(t *testing.T) {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "one", UID: "uid"}}
 	pod.Spec.Containers = []corev1.Container{{Name: "main", EnvFrom: []corev1.EnvFromSource{{SecretRef: &corev1.SecretEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: "settings"}}}}}}
 	r := newRigWith(t, newHome("home"), "", fake.NewClientset(), func(init *nodeutil.ProviderConfig) { init.Objects = objects }, pod)
-	if resolved, err := r.resolveEnvironment(t.Context(), pod); err != nil || len(resolved.Spec.Containers[0].Env) != 1 || len(objects.pods) != 1 {
+	if resolved, err := r.resolveEnvironment(t.Context(), pod, nil); err != nil || len(resolved.Spec.Containers[0].Env) != 1 || len(objects.pods) != 1 {
 		t.Errorf("got %+v, %v; followed are %v", resolved, err, objects.pods)
 	}
 	if err := r.pods.Delete(pod); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := r.resolveEnvironment(t.Context(), pod); err != nil || len(objects.pods) != 0 {
+	if _, err := r.resolveEnvironment(t.Context(), pod, nil); err != nil || len(objects.pods) != 0 {
 		t.Errorf("got %v; followed are %v", err, objects.pods)
 	}
 }

@@ -78,7 +78,7 @@ func isStandIn(remote *corev1.Pod) bool { return remote.UID == "" }
 // podAgain returns another remote pod of a home pod, in place of remote: see
 // translate.Recreate.
 func (p *Provider) podAgain(ctx context.Context, local, remote *corev1.Pod) (*corev1.Pod, error) {
-	pod, err := p.resolveEnvironment(ctx, local)
+	pod, err := p.resolveEnvironment(ctx, local, nil)
 	if err != nil {
 		return nil, fmt.Errorf("cannot resolve the environment of the pod: %v", err)
 	}
@@ -98,8 +98,8 @@ func (p *Provider) podAgain(ctx context.Context, local, remote *corev1.Pod) (*co
 }
 
 // resolveEnvironment returns a home pod with its environment resolved, as the pod
-// controller does before CreatePod.
-func (p *Provider) resolveEnvironment(ctx context.Context, local *corev1.Pod) (*corev1.Pod, error) {
+// controller does before CreatePod, or before UpdatePod if its remote pod is running.
+func (p *Provider) resolveEnvironment(ctx context.Context, local, running *corev1.Pod) (*corev1.Pod, error) {
 	// After a start this may come before the controller has looked at the pod: what pods name
 	// that are not followed is read one by one, which the node's rights do not allow.
 	p.home.Objects.Follow(local)
@@ -109,14 +109,17 @@ func (p *Provider) resolveEnvironment(ctx context.Context, local *corev1.Pod) (*
 		}
 	}()
 	pod := local.DeepCopy()
-	options := podenv.Options{HostIPs: p.home.HostIPs(), NodeAllocatable: p.home.NodeAllocatable()}
+	options := podenv.Options{
+		HostIPs: p.home.HostIPs(), NodeAllocatable: p.home.NodeAllocatable(),
+		Started: func(container string) bool { return translate.HasContainer(running, container) },
+	}
 	_, err := podenv.Resolve(pod, podenv.NewSource(ctx, p.home.Objects, p.home.Services), options)
 	return pod, err
 }
 
 // environmentOf returns the data of the Secret with the environment of a pod.
 func (p *Provider) environmentOf(ctx context.Context, local *corev1.Pod) (map[string][]byte, error) {
-	pod, err := p.resolveEnvironment(ctx, local)
+	pod, err := p.resolveEnvironment(ctx, local, nil)
 	if err != nil {
 		return nil, err
 	}

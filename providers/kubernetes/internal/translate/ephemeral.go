@@ -8,17 +8,18 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// EphemeralContainers returns the ephemeral containers of a home pod that its remote pod
-// does not have, and that no earlier remote pod had: their commands must not run again.
-// They are translated for the remote pod. The error is about those that are left out: it is
-// an ErrUnresolved.
-func (o *Options) EphemeralContainers(pod, remote *corev1.Pod) (missing []corev1.EphemeralContainer, err error) {
+// MissingEphemeral returns the ephemeral containers of a home pod that its remote pod does
+// not have, and that no earlier remote pod had: their commands must not run again.
+func MissingEphemeral(pod, remote *corev1.Pod) []corev1.EphemeralContainer {
 	added := addedEphemeral(remote)
-	for i := range pod.Spec.EphemeralContainers {
-		if slices.Contains(added, pod.Spec.EphemeralContainers[i].Name) {
-			continue
-		}
-		e := *pod.Spec.EphemeralContainers[i].DeepCopy()
+	return slices.DeleteFunc(slices.Clone(pod.Spec.EphemeralContainers), func(e corev1.EphemeralContainer) bool { return slices.Contains(added, e.Name) })
+}
+
+// EphemeralContainers returns the MissingEphemeral of a home pod, translated for its remote
+// pod. The error is about those that are left out: it is an ErrUnresolved.
+func (o *Options) EphemeralContainers(pod, remote *corev1.Pod) (missing []corev1.EphemeralContainer, err error) {
+	for _, e := range MissingEphemeral(pod, remote) {
+		e = *e.DeepCopy()
 		c := corev1.Container(e.EphemeralContainerCommon)
 		if unresolved := checkResolved(&c); unresolved != nil {
 			err = errors.Join(err, unresolved)

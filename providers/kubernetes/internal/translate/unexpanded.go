@@ -35,6 +35,10 @@ func containerOf(pod *corev1.Pod, name string) *corev1.Container {
 	return nil
 }
 
+// HasContainer reports whether a pod, which may be nil, has a container of that name, of any
+// kind.
+func HasContainer(pod *corev1.Pod, name string) bool { return containerOf(pod, name) != nil }
+
 // valuesInSpec returns the values, by name of the variable, that stay in the spec of the
 // remote pod: those that unexpandedValues has. The variables of a container that is known
 // to name none are of Services, and all stay.
