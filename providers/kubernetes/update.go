@@ -18,7 +18,8 @@ import (
 	"github.com/virtual-kubelet/virtual-kubelet/providers/kubernetes/internal/translate"
 )
 
-// errNoSubresource is the error of a service that has no subresource for a patch.
+// errNoSubresource is the error of a service, or an older remote cluster, that has no
+// subresource for a patch.
 var errNoSubresource = errors.New("there is no such subresource")
 
 // UpdatePod implements node.PodLifecycleHandler. The last patch records what was
@@ -51,7 +52,8 @@ func (p *Provider) updateParts(ctx context.Context, pod, remote *corev1.Pod) err
 		return resize
 	}
 	apply := p.translate.UpdateFields
-	if resize != nil && !errors.Is(resize, errNoSubresource) {
+	isFinal := p.service != nil && errors.Is(resize, errNoSubresource) // a cluster may be upgraded
+	if resize != nil && !isFinal {
 		apply = p.translate.UpdateFieldsUnresized
 	}
 	_, fields := p.updateFields(ctx, pod, remote, apply)
@@ -59,7 +61,7 @@ func (p *Provider) updateParts(ctx context.Context, pod, remote *corev1.Pod) err
 		return fields
 	}
 	err := errors.Join(ephemeral, resize, fields)
-	if errors.Is(err, errNoSubresource) {
+	if p.service != nil && errors.Is(err, errNoSubresource) {
 		return errdefs.AsPermanent(fmt.Errorf("ProviderNotSupported: the service updates labels and annotations, and no more of a pod that runs: %v", err))
 	}
 	return err
@@ -139,8 +141,8 @@ func (p *Provider) patch(ctx context.Context, was, is *corev1.Pod, subresources 
 		return nil, fmt.Errorf("cannot compute a patch of the remote pod: %w", err)
 	}
 	patched, err := p.remote.CoreV1().Pods(is.Namespace).Patch(ctx, is.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{FieldManager: translate.FieldManager}, subresources...)
-	if p.service != nil && len(subresources) > 0 && apierrors.IsNotFound(err) { // or the pod is gone, which the next patch finds
-		return nil, fmt.Errorf("%w: %v", errNoSubresource, err)
+	if len(subresources) > 0 && apierrors.IsNotFound(err) { // or the pod is gone, which the next patch or update finds
+		return nil, fmt.Errorf("pods/%s: %w: %v", subresources[0], errNoSubresource, err)
 	}
 	return patched, apierror.OrUnavailable(err)
 }

@@ -4,7 +4,9 @@ import (
 	"encoding/json"
 	"errors"
 	"maps"
+	"net/http"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 
@@ -14,6 +16,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	clienttesting "k8s.io/client-go/testing"
+
+	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
 )
 
 // A patch has only what has changed: a remote API server may have fields that this
@@ -120,4 +124,40 @@ func TestRefusedPartOfAnUpdate(t *testing.T) {
 			t.Errorf("an update that changes nothing: %v", err)
 		}
 	})
+}
+
+// A remote cluster that has no pods/resize yet gets the other parts of an update all the
+// same, and the resources once it has it.
+func TestUpdateWithoutAResizeSubresource(t *testing.T) {
+	for what, notFound := range map[string]error{
+		"an API server's answer": apierrors.NewNotFound(corev1.Resource("pods"), "one"),
+		"a page":                 apierrors.NewGenericServerResponse(http.StatusNotFound, "patch", corev1.Resource("pods"), "one", "404 page not found", 0, true),
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			r := newRig(t, "", newRemote())
+			pod := named("one")
+			r.create(pod)
+			var upgraded atomic.Bool
+			r.remote.PrependReactor("patch", "pods", func(action clienttesting.Action) (bool, runtime.Object, error) {
+				return !upgraded.Load() && action.GetSubresource() == "resize", nil, notFound
+			})
+			pod.Generation++
+			pod.Labels["color"], pod.Spec.Containers[0].Image = "red", "app:2"
+			pod.Spec.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")}
+			pod.Spec.EphemeralContainers = []corev1.EphemeralContainer{ephemeral("debug")}
+			if err := r.UpdatePod(t.Context(), pod); !errors.Is(err, errNoSubresource) || errdefs.IsNotFound(err) || errdefs.IsPermanent(err) {
+				t.Errorf("%s: the update says %v", what, err)
+			}
+			if far := r.remotePod(pod); far.Labels["color"] != "red" || far.Spec.Containers[0].Image != "app:2" || len(far.Spec.EphemeralContainers) != 1 {
+				t.Errorf("%s: the remote pod has labels %v, %+v", what, far.Labels, far.Spec)
+			}
+			upgraded.Store(true)
+			if err := r.UpdatePod(t.Context(), pod); err != nil {
+				t.Fatal(err)
+			}
+			if cpu := r.remotePod(pod).Spec.Containers[0].Resources.Requests.Cpu(); cpu.Value() != 1 {
+				t.Errorf("%s: after the upgrade the remote pod requests %v", what, cpu)
+			}
+		})
+	}
 }
