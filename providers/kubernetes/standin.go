@@ -78,7 +78,9 @@ func isStandIn(remote *corev1.Pod) bool { return remote.UID == "" }
 // podAgain returns another remote pod of a home pod, in place of remote: see
 // translate.Recreate.
 func (p *Provider) podAgain(ctx context.Context, local, remote *corev1.Pod) (*corev1.Pod, error) {
-	pod, err := p.resolveEnvironment(ctx, local, nil)
+	unplaced := local.DeepCopy()
+	unplaced.Status.PodIP, unplaced.Status.PodIPs = "", nil // they are those of remote
+	pod, err := p.resolveEnvironment(ctx, unplaced, nil)
 	if err != nil {
 		return nil, fmt.Errorf("cannot resolve the environment of the pod: %v", err)
 	}

@@ -3,6 +3,7 @@ package kubernetes
 import (
 	"testing"
 	"testing/synctest"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 )
@@ -91,4 +92,26 @@ func TestVariablesThatReferToWhatIsGoneStay(t *testing.T) {
 			})
 		}
 	}
+}
+
+// A remote pod in place of one that was lost has its own address in its variables.
+func TestVariablesWithTheAddressOfALostPod(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		pod := named("one")
+		pod.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "POD_IP", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "status.podIP"}}}}
+		running(pod)
+		pod.Status.PodIP, pod.Status.PodIPs = "10.0.0.7", []corev1.PodIP{{IP: "10.0.0.7"}}
+		r := newRig(t, "evicted: restart\n", newRemote(), pod)
+		if _, err := r.GetPodByUID(t.Context(), pod.Namespace, pod.Name, pod.UID); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		far := r.remotePod(pod)
+		if far == nil {
+			t.Fatal("there is no remote pod")
+		}
+		if from := far.Spec.Containers[0].Env[0].ValueFrom; from == nil || from.FieldRef == nil {
+			t.Errorf("its variable is of %+v", from)
+		}
+	})
 }
