@@ -22,7 +22,9 @@ func (s *nodeSet) apply(ctx context.Context, wanted *nodepools.Wanted) (waiting 
 	var replaced []string
 	for _, n := range changes.Replaced {
 		replaced = append(replaced, n.Name)
-		s.adopt[n.Name] = true
+		if s.hasNode(n.Name) {
+			s.adopt[n.Name] = true
+		}
 	}
 	errs = append(errs, s.remove(ctx, replaced, nodeutil.KeepingReady())) // they are back at once
 	for _, n := range changes.Amended {
@@ -38,6 +40,19 @@ func (s *nodeSet) apply(ctx context.Context, wanted *nodepools.Wanted) (waiting 
 	}
 	waiting, err = s.deleteLeft(ctx, wanted)
 	return waiting, errors.Join(append(errs, err)...)
+}
+
+// hasNode reports whether the Node of a node that runs is this process's: it is not as long
+// as it may be refused.
+func (s *nodeSet) hasNode(name string) bool {
+	if n := s.fleet.Node(name); n != nil {
+		select {
+		case <-n.Ready():
+			return true
+		default:
+		}
+	}
+	return s.nodes[name].adopts
 }
 
 // forgetUnwanted drops from s.adopt the nodes that are not wanted any more.

@@ -33,7 +33,8 @@ func (f *Fleet) newNodeSet(has func(node string) bool) *nodeSet {
 
 // runningNode is a node that is in the fleet.
 type runningNode struct {
-	nodepools.Node // as it was wanted
+	nodepools.Node      // as it was wanted
+	adopts         bool // its Node may be that of another provider
 	provider       *overlaidProvider
 	closer         io.Closer // of its provider; may be nil
 }
@@ -109,7 +110,7 @@ func (s *nodeSet) newNode(ctx context.Context, n nodepools.Node, adopt bool) (*r
 		return nil, err
 	}
 	config.NodeSpec.Spec.Taints = nil // the overlay has them
-	added := &runningNode{Node: n, provider: &overlaidProvider{overlay: n.Overlay}}
+	added := &runningNode{Node: n, adopts: adopt, provider: &overlaidProvider{overlay: n.Overlay}}
 	newProvider := func(cfg nodeutil.ProviderConfig) (nodeutil.Provider, node.NodeProvider, error) {
 		provider, nodeProvider, closer, err := s.cfg.NewProvider(ctx, n, cfg)
 		added.closer = closer

@@ -175,6 +175,55 @@ func TestPoolOfAnotherProviderThatFailsAtFirst(t *testing.T) {
 	}
 }
 
+// A Node that is refused stays refused when its pool changes.
+func TestRefusedNodeOfAPoolThatChanges(t *testing.T) {
+	before := func(r *poolsRig) {
+		r.leave("a-0", "", "KubeletReady", corev1.ConditionTrue)
+		lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: "a-0"}} // a kubelet's names no process
+		if _, err := r.client.CoordinationV1().Leases(corev1.NamespaceNodeLease).Create(r.t.Context(), lease, metav1.CreateOptions{}); err != nil {
+			r.t.Fatal(err)
+		}
+	}
+	poolsBubbleAfter(t, before, `{pools: [{name: a, count: 1}]}`, func(r *poolsRig) {
+		r.wantErrors("at first", "not made by a virtual kubelet")
+		for _, fields := range []string{`providerConfig: {a-0: {cpu: "5"}}`, `provider: other`, `os: windows`} {
+			r.write(`{pools: [{name: a, count: 1, ` + fields + `}]}`)
+			r.pass()
+			r.wantErrors(fields, "not made by a virtual kubelet")
+			if got := r.nodes()["a-0"]; len(got.Labels)+len(got.Annotations) != 0 {
+				t.Errorf("%s: the Node was taken over: %v %v", fields, got.Labels, got.Annotations)
+			}
+		}
+	})
+}
+
+// A node whose Node is to be adopted still when its pool changes once more adopts it.
+func TestPoolThatChangesBeforeItsNodeIsAdopted(t *testing.T) {
+	var away atomic.Bool
+	before := func(r *poolsRig) {
+		r.client.PrependReactor("get", "leases", func(clienttesting.Action) (bool, runtime.Object, error) {
+			return away.Load(), nil, errors.New("the API server is overloaded")
+		})
+	}
+	poolsBubbleAfter(t, before, `{pools: [{name: a, count: 1}]}`, func(r *poolsRig) {
+		away.Store(true)
+		for _, config := range []string{`{}`, `{cpu: "5"}`} {
+			r.write(`{pools: [{name: a, count: 1, provider: other, providerConfig: {a-0: ` + config + `}}]}`)
+			r.pass()
+			if got := r.nodes()["a-0"].Labels[node.LabelProvider]; got != "mock" {
+				t.Errorf("while its lease cannot be read the Node is that of provider %s", got)
+			}
+		}
+		away.Store(false)
+		time.Sleep(time.Minute)
+		if got := r.nodes()["a-0"].Labels[node.LabelProvider]; got != "other" {
+			t.Errorf("the Node is that of provider %s", got)
+		}
+		r.want("in the end", map[string]string{"a-0": "ready 5"})
+		r.wantErrors("in the end")
+	})
+}
+
 // A provider that fails at the start is tried again also while something is wrong with
 // another pool.
 func TestProviderThatFailsBesideABadPool(t *testing.T) {
