@@ -1,10 +1,17 @@
 package shard
 
 import (
+	"context"
+	"fmt"
+	"slices"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+
+	"github.com/virtual-kubelet/virtual-kubelet/log"
 )
 
 // withoutVersion returns the lease as it is to be created again.
@@ -31,11 +38,45 @@ func (l *ledger) keepDeleted(listed map[string]observation, now time.Time) {
 			s.since = now
 		}
 		if !l.isMember(name) || now.Before(s.expires(l.LeaseDuration)) {
-			listed[name] = observation{withoutVersion(s.lease), s.since, true}
+			if !s.deleted {
+				s.lease, s.deleted = withoutVersion(s.lease), true
+			}
+			listed[name] = s
 		}
 	}
 	l.missUnseen(listed, now)
 }
+
+// findUnlabelled looks for a lease that is not listed, since it lacks the label, but is there:
+// the error of a write says so. If it is, its holder writes the label again, and others wait
+// for as long as it lasts from now on. It returns the error.
+func (l *ledger) findUnlabelled(ctx context.Context, name string, err error) error {
+	missed := l.get(name).deleted
+	if !apierrors.IsAlreadyExists(err) && !(missed && (apierrors.IsConflict(err) || apierrors.IsNotFound(err))) {
+		return err
+	}
+	list, listErr := l.Leases.List(ctx, metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, name).String()})
+	if listErr != nil {
+		return fmt.Errorf("cannot read lease %s: %w", name, listErr)
+	}
+	i := slices.IndexFunc(list.Items, func(lease coordinationv1.Lease) bool { return lease.Name == name })
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case i >= 0 && !l.labelled(&list.Items[i]):
+		found := observation{&list.Items[i], time.Now(), true}
+		log.G(ctx).WithFields(log.Fields{"lease": name, "holder": found.holder()}).Warn("A lease lacks the label by which processes that share shards find it; its holder sets it again, or another process once it has expired")
+		l.seen[name] = found
+	case i < 0 && missed:
+		s := l.seen[name]
+		s.lease = withoutVersion(s.lease)
+		l.seen[name] = s
+	}
+	return err
+}
+
+// labelled reports whether a lease is one of those that are listed.
+func (l *ledger) labelled(lease *coordinationv1.Lease) bool { return lease.Labels[Label] == l.Name }
 
 // missUnseen adds the leases of shards that this member has never seen. They were
 // deleted before it came, unless no shard has a lease yet.

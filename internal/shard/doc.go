@@ -16,7 +16,13 @@
 // been renewed, or claimed, just before. Members never delete leases of shards, and a
 // member that leaves others behind writes its own as held by nobody, so that one
 // that is missing was deleted by somebody else: its member still counts until the
-// lease would have expired. Two can serve a shard after deletions only if
+// lease would have expired.
+//
+// A lease that loses its label is not listed, and counts as deleted. Its holder finds it as
+// it makes it again, and writes the label; others that would make it wait for as long as
+// it lasts from when they find it.
+//
+// Two can serve a shard after deletions only if
 //
 //   - the leases of all shards are deleted, and a member comes that has never seen
 //     one, before any has been made again: for it this is the first start, at which

@@ -44,7 +44,7 @@ type ledger struct {
 type observation struct {
 	lease   *coordinationv1.Lease
 	since   time.Time // when this version was first seen, or the lease first missed
-	deleted bool      // the lease was not there when the leases were last read
+	deleted bool      // the lease was not listed when that was last done; with a version: it has lost its label
 }
 
 // expires is when the lease ends unless it is renewed.
@@ -157,7 +157,7 @@ func (l *ledger) write(ctx context.Context, next *coordinationv1.Lease) error {
 		written, err = l.Leases.Update(ctx, next, metav1.UpdateOptions{})
 	}
 	if err != nil {
-		return fmt.Errorf("cannot write lease %s: %w", next.Name, err)
+		return l.findUnlabelled(ctx, next.Name, fmt.Errorf("cannot write lease %s: %w", next.Name, err))
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -194,10 +194,13 @@ func (l *ledger) members(now time.Time) (members []string, mixed bool) {
 		if s.holder() == "" || !now.Before(s.expires(l.LeaseDuration)) {
 			continue
 		}
-		if s.lease.Annotations[AnnotationCount] != strconv.Itoa(l.Shards) {
+		switch count, counted := s.lease.Annotations[AnnotationCount]; {
+		case count == strconv.Itoa(l.Shards):
+			if l.isMember(name) {
+				members = append(members, s.holder())
+			}
+		case counted || l.labelled(s.lease): // else it may be of something else
 			mixed = true
-		} else if l.isMember(name) {
-			members = append(members, s.holder())
 		}
 	}
 	return members, mixed

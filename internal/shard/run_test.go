@@ -147,7 +147,7 @@ func TestConfigThatIsNoUse(t *testing.T) {
 }
 
 // Random histories of processes that come, end, are killed and cut off, and of leases
-// that somebody deletes: never do two serve a shard (see process.serve), and at rest each
+// that somebody deletes or takes the label from: never do two serve a shard (see process.serve), and at rest each
 // has its share.
 func TestRandomHistories(t *testing.T) {
 	histories := 40
@@ -169,7 +169,9 @@ func history(t *testing.T, seed uint64) {
 		if len(alive) > 0 {
 			pick = w.intn(len(alive))
 		}
-		switch action := w.intn(8); {
+		switch action := w.intn(9); {
+		case action == 8:
+			w.unlabelSome()
 		case action >= 6:
 			w.deleteSome(w.intn(3))
 		case len(alive) == 0 || action < 2 && len(alive) < 8:
@@ -212,5 +214,14 @@ func (w *world) deleteSome(how int) {
 	w.delete(func(lease *coordinationv1.Lease) bool {
 		n := []int{1, 2, len(w.leases)}[how]
 		return w.random.IntN(n) == 0 && (!isShard(lease.Name) || w.wasSeen(lease))
+	})
+}
+
+// unlabelSome takes the label from every second lease; not from those of shards while a process
+// has seen none, for which this would be the first start.
+func (w *world) unlabelSome() {
+	w.unlabel(func(lease *coordinationv1.Lease) bool {
+		first := slices.ContainsFunc(w.members, func(p *process) bool { return !p.dead && !p.saw.any })
+		return w.random.IntN(2) == 0 && !(first && ofShards(lease))
 	})
 }

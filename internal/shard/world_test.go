@@ -16,6 +16,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -31,6 +32,7 @@ type world struct {
 	random  *rand.Rand
 	version int
 	leases  map[string]*coordinationv1.Lease
+	shown   map[string]int // the version since which a lease is listed
 	members []*process     // all that have ever been
 	serving map[int]string // who serves a shard
 	moves   int            // how often one was given away or lost
@@ -38,7 +40,7 @@ type world struct {
 }
 
 func newWorld(t *testing.T, count int, seed uint64) *world {
-	return &world{t: t, count: count, random: rand.New(rand.NewPCG(seed, 0)), leases: map[string]*coordinationv1.Lease{}, serving: map[int]string{}, ended: map[error]int{}}
+	return &world{t: t, count: count, random: rand.New(rand.NewPCG(seed, 0)), leases: map[string]*coordinationv1.Lease{}, shown: map[string]int{}, serving: map[int]string{}, ended: map[error]int{}}
 }
 
 func (w *world) intn(n int) int {
@@ -185,18 +187,24 @@ var leases = coordinationv1.Resource("leases")
 
 // List implements shard.Leases.
 func (p *process) List(ctx context.Context, opts metav1.ListOptions) (*coordinationv1.LeaseList, error) {
-	selector, err := labels.Parse(opts.LabelSelector)
+	byLabel, err := labels.Parse(opts.LabelSelector)
+	if err != nil {
+		return nil, err
+	}
+	byName, err := fields.ParseSelector(opts.FieldSelector)
 	if err != nil {
 		return nil, err
 	}
 	return request(ctx, p, func() (*coordinationv1.LeaseList, error) {
 		list := &coordinationv1.LeaseList{}
 		for _, lease := range p.leases {
-			if selector.Matches(labels.Set(lease.Labels)) {
+			if byLabel.Matches(labels.Set(lease.Labels)) && byName.Matches(fields.Set{metav1.ObjectNameField: lease.Name}) {
 				list.Items = append(list.Items, *lease.DeepCopy())
 			}
 		}
-		p.see(list.Items)
+		if byName.Empty() {
+			p.see(list.Items)
+		}
 		return list, nil
 	})
 }
@@ -232,7 +240,7 @@ func (p *process) Create(ctx context.Context, lease *coordinationv1.Lease, _ met
 			return nil, apierrors.NewAlreadyExists(leases, lease.Name)
 		}
 		lease = lease.DeepCopy()
-		lease.UID = types.UID(fmt.Sprint("uid-", p.version+1)) // with the version that it begins with
+		lease.UID = types.UID(fmt.Sprint("uid-", p.version+1))
 		return p.put(lease), nil
 	})
 }
@@ -265,14 +273,20 @@ func (p *process) Delete(ctx context.Context, name string, opts metav1.DeleteOpt
 	return err
 }
 
-// put stores a lease. p.mu is held.
-func (p *process) put(lease *coordinationv1.Lease) *coordinationv1.Lease {
-	p.version++
+// put stores a lease. w.mu is held.
+func (w *world) put(lease *coordinationv1.Lease) *coordinationv1.Lease {
+	w.version++
 	lease = lease.DeepCopy()
-	lease.ResourceVersion = strconv.Itoa(p.version)
-	p.leases[lease.Name] = lease
+	lease.ResourceVersion = strconv.Itoa(w.version)
+	if before := w.leases[lease.Name]; before == nil || !listed(before) {
+		w.shown[lease.Name] = w.version
+	}
+	w.leases[lease.Name] = lease
 	return lease.DeepCopy()
 }
+
+// listed reports whether processes find a lease.
+func listed(lease *coordinationv1.Lease) bool { return lease.Labels[shard.Label] == "vk" }
 
 func isShard(name string) bool { return strings.HasPrefix(name, "vk-shard-") }
 
@@ -289,23 +303,40 @@ func (w *world) delete(which func(lease *coordinationv1.Lease) bool) (deleted in
 	return deleted
 }
 
+// unlabel takes the label from leases as somebody does who takes no part, and returns of how
+// many.
+func (w *world) unlabel(which func(lease *coordinationv1.Lease) bool) (unlabelled int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, name := range slices.Sorted(maps.Keys(w.leases)) {
+		if lease := w.leases[name].DeepCopy(); which(lease) && listed(lease) {
+			delete(lease.Labels, shard.Label)
+			w.put(lease)
+			unlabelled++
+		}
+	}
+	return unlabelled
+}
+
 // wasSeen reports whether all processes have seen the lease of a shard since it was
-// created, but for those that have not looked for so long that they trust nothing
+// listed, but for those that have not looked for so long that they trust nothing
 // that they have seen: when it is deleted again before, they cannot know. w.mu is held.
 func (w *world) wasSeen(lease *coordinationv1.Lease) bool {
-	created, _ := strconv.Atoi(strings.TrimPrefix(string(lease.UID), "uid-"))
+	shown := w.shown[lease.Name]
 	return !slices.ContainsFunc(w.members, func(p *process) bool {
 		long := p.saw.any && time.Since(p.saw.at) > 11*time.Second
-		return !p.dead && p.saw.version < created && !long
+		return !p.dead && p.saw.version < shown && !long
 	})
 }
 
 // known reports whether a process that starts can know that shards are served: none
-// is, or there is a lease of one.
+// is, or the lease of one is listed.
 func (w *world) known() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return len(w.serving) == 0 || slices.ContainsFunc(slices.Collect(maps.Keys(w.leases)), isShard)
+	return len(w.serving) == 0 || slices.ContainsFunc(slices.Collect(maps.Values(w.leases)), func(lease *coordinationv1.Lease) bool {
+		return ofShards(lease) && listed(lease)
+	})
 }
 
 // wantBalance fails the test unless the processes serve all shards, and each has
