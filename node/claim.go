@@ -198,7 +198,7 @@ const claimFresh = 10 * time.Second
 
 // rival is another process as its lease shows it.
 type rival struct {
-	holder  string
+	holder  string // empty: not known, as the lease is missing
 	renewed metav1.MicroTime
 	since   time.Time // when it was first seen to be so
 	lasts   time.Duration
@@ -207,6 +207,9 @@ type rival struct {
 
 // contended reports another process, once, and returns the error that describes it.
 func (c *Claim) contended(ctx context.Context, seen *rival) error {
+	if seen.holder == "" {
+		return fmt.Errorf("node %s has no lease, but its Node is not marked as stopped: another process may act for it, and make the lease again within %v", c.cfg.Node, seen.lasts)
+	}
 	if seen.logged != seen.holder {
 		seen.logged = seen.holder
 		c.count()
@@ -249,7 +252,7 @@ func (c *Claim) takeLease(ctx context.Context, found *corev1.Node, seen *rival) 
 	began := time.Now()
 	lease, err := c.cfg.Leases.Get(ctx, c.cfg.Node, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
-		if c.outlives(seen, began) {
+		if c.outlives(seen, found, began) {
 			return claimPoll, nil // somebody has deleted the lease: who had it makes it again
 		}
 		lease = newLease(c.cfg.Node, found.UID)
@@ -294,10 +297,28 @@ func (c *Claim) free(lease *coordinationv1.Lease, seen *rival, now time.Time) bo
 	return now.Sub(seen.since) >= seen.lasts
 }
 
-// outlives reports whether a process that was seen to have the lease may act still.
-func (c *Claim) outlives(seen *rival, now time.Time) bool {
+// outlives reports whether the process that had a lease which is missing may act still.
+// Where it was not seen, the Node says whether there may be one, and the lease lasts from
+// when it was first missed.
+func (c *Claim) outlives(seen *rival, found *corev1.Node, now time.Time) bool {
+	if seen.holder == "" {
+		if !kept(found) {
+			return false
+		}
+		if seen.since.IsZero() {
+			seen.since, seen.lasts = now, DefaultLeaseDuration*time.Second
+		}
+	}
 	ended := c.cfg.Identity.Ended
-	return seen.holder != "" && now.Sub(seen.since) < seen.lasts && (ended == nil || !ended(seen.holder))
+	return now.Sub(seen.since) < seen.lasts && (seen.holder == "" || ended == nil || !ended(seen.holder))
+}
+
+// kept reports whether some process may keep the Node, by its Ready condition: there is
+// none before the first process, and the last one, or the control plane, may have written
+// that there is none any more.
+func kept(n *corev1.Node) bool {
+	c := readyCondition(n)
+	return c.Status == corev1.ConditionTrue || c.Status == corev1.ConditionFalse && c.Reason != nodeStoppedReason
 }
 
 // claimed returns the lease with the identity of this process, renewed.

@@ -97,6 +97,13 @@ func (v *versionedLeases) store(lease *coordinationv1.Lease) *coordinationv1.Lea
 	return v.lease.DeepCopy()
 }
 
+// remove deletes the lease as somebody does who is no process.
+func (v *versionedLeases) remove() {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.lease = nil
+}
+
 func (v *versionedLeases) setAway(process string, away bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -574,9 +581,7 @@ func TestClaimOfALeaseThatGoes(t *testing.T) {
 		p.begin()
 		pass(20 * time.Second)
 		want(t, "owner", leases.now().OwnerReferences[0].UID, r.api.Node("vk").UID)
-		leases.mu.Lock()
-		leases.lease = nil
-		leases.mu.Unlock()
+		leases.remove()
 		pass(20 * time.Second)
 		want(t, "acts", p.acts(), true)
 		want(t, "holder", leases.now().Annotations[annotationHolder], "first")

@@ -2,9 +2,13 @@ package node
 
 import (
 	"errors"
+	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/virtual-kubelet/virtual-kubelet/internal/fakeapi"
 )
@@ -79,20 +83,69 @@ func TestDeletedLeaseIsNotTakenByOthers(t *testing.T) {
 		second.begin()
 		for range 20 {
 			pass(17 * time.Second)
-			leases.mu.Lock()
-			leases.lease = nil
-			leases.mu.Unlock()
+			leases.remove()
 		}
 		pass(time.Minute)
 		want(t, "the first acts", first.acts(), true)
 		want(t, "the second acts", second.acts(), false)
 		first.die(leases)
-		leases.mu.Lock()
-		leases.lease = nil
-		leases.mu.Unlock()
+		leases.remove()
 		pass(45 * time.Second)
 		want(t, "the second acts after the first has died", second.acts(), true)
 	})
+}
+
+// Nor does a process take it that starts while the lease is missing.
+func TestDeletedLeaseIsNotTakenByAProcessThatStarts(t *testing.T) {
+	nodeBubble(t, func(t *testing.T, r *nodeRig) {
+		leases := &versionedLeases{}
+		first := newProcess(t, r, leases, identified("first"))
+		first.begin()
+		for i := range 10 {
+			pass(17 * time.Second)
+			leases.remove()
+			other := newProcess(t, r, leases, identified(fmt.Sprint("process-", i)))
+			other.begin()
+			pass(15 * time.Second)
+			want(t, "another acts", other.acts(), false)
+			want(t, "the first acts", first.acts(), true)
+			want(t, "holder", leases.now().Annotations[annotationHolder], "first")
+			_ = other.stop()
+			other.stop = nil
+		}
+		first.die(leases)
+		leases.remove()
+		last := newProcess(t, r, leases, identified("last"))
+		last.begin()
+		pass(39 * time.Second)
+		want(t, "the last acts before the lease would have run out", last.acts(), false)
+		if waiting := last.claim.Waiting(); waiting == nil || !strings.Contains(waiting.Error(), "no lease") {
+			t.Errorf("the last waits for %v, want that the lease is missing", waiting)
+		}
+		pass(2*claimPoll + time.Second)
+		want(t, "the last acts after the first has died", last.acts(), true)
+		want(t, "rivals of the last", last.rivals(), 0.)
+	})
+}
+
+// Nobody is waited for where the Node says that there is no other process.
+func TestMissingLeaseOfANodeThatNobodyKeeps(t *testing.T) {
+	for name, ready := range map[string]corev1.NodeCondition{
+		"that was prepared": {},
+		"that has stopped":  {Type: corev1.NodeReady, Status: corev1.ConditionFalse, Reason: nodeStoppedReason},
+		"that was given up": {Type: corev1.NodeReady, Status: corev1.ConditionUnknown, Reason: "NodeStatusUnknown"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			nodeBubble(t, func(t *testing.T, r *nodeRig) {
+				r.add()
+				r.api.ChangeNode("vk", func(n *corev1.Node) { n.Status.Conditions = []corev1.NodeCondition{ready} })
+				p := newProcess(t, r, &versionedLeases{}, identified("first"))
+				p.begin()
+				synctest.Wait()
+				want(t, "acts", p.acts(), true)
+			})
+		})
+	}
 }
 
 // A claim that was acquired and then not renewed for a while is acquired again before
