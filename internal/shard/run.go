@@ -138,7 +138,8 @@ func (m *member) view(now time.Time) View {
 		seen, s := m.ledger.get(m.ledger.shardName(i)), m.serving[i]
 		switch {
 		case s != nil:
-			v.Shards[i] = Lease{Holder: m.Identity, Expires: s.until, RenewAt: s.renewed.Add(m.renewInterval()), Ending: s.ctx.Err() != nil}
+			v.Shards[i] = Lease{Holder: m.Identity, Expires: s.until, RenewAt: s.renewed.Add(m.renewInterval())}
+			v.Shards[i].Ending = s.ctx.Err() != nil || !now.Before(s.until) // the fence is about to end it
 			if seen.deleted {
 				v.Shards[i].RenewAt = now
 			}
