@@ -34,15 +34,16 @@ func (l *ledger) keepDeleted(listed map[string]observation, now time.Time) {
 		if _, found := listed[name]; found {
 			continue
 		}
+		if (l.isMember(name) || l.isSurplus(name)) && !now.Before(s.expires(l.LeaseDuration)) {
+			continue // another member may have removed it
+		}
 		if !l.isMember(name) && (!s.deleted || !watched) {
 			s.since = now
 		}
-		if !l.isMember(name) || now.Before(s.expires(l.LeaseDuration)) {
-			if !s.deleted {
-				s.lease, s.deleted = withoutVersion(s.lease), true
-			}
-			listed[name] = s
+		if !s.deleted {
+			s.lease, s.deleted = withoutVersion(s.lease), true
 		}
+		listed[name] = s
 	}
 	l.missUnseen(listed, now)
 }

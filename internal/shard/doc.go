@@ -13,10 +13,10 @@
 // A lease of a shard that somebody deletes frees nothing. Its holder makes it again
 // when it next looks, as long as it holds it by its own clock, and the others
 // wait for as long as a lease lasts from when they first missed it, since it may have
-// been renewed, or claimed, just before. Members never delete leases of shards, and a
-// member that leaves others behind writes its own as held by nobody, so that one
-// that is missing was deleted by somebody else: its member still counts until the
-// lease would have expired.
+// been renewed, or claimed, just before. Members delete no leases of shards, but for those
+// with higher numbers than there are, long after they have expired; and a member that leaves
+// others behind writes its own as held by nobody. So one that is missing was deleted by
+// somebody else: its member still counts until the lease would have expired.
 //
 // A lease that loses its label is not listed, and counts as deleted. Its holder finds it as
 // it makes it again, and writes the label; others that would make it wait for as long as

@@ -206,12 +206,21 @@ func (l *ledger) members(now time.Time) (members []string, mixed bool) {
 	return members, mixed
 }
 
-// dead are the leases of members that have not renewed them for long.
+// isSurplus reports whether a lease is that of a shard which there is not, by this member's
+// number of them: members that went by a larger one have left it.
+func (l *ledger) isSurplus(name string) bool {
+	number, found := strings.CutPrefix(name, l.Name+"-shard-")
+	shard, err := strconv.Atoi(number)
+	return found && err == nil && shard >= l.Shards
+}
+
+// dead are the leases of members, and of shards that there are not, which nobody has renewed
+// for long.
 func (l *ledger) dead(now time.Time) (names []string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for name, s := range l.seen {
-		if l.isMember(name) && now.After(s.expires(l.LeaseDuration).Add(2*l.LeaseDuration)) {
+		if (l.isMember(name) || l.isSurplus(name)) && now.After(s.expires(l.LeaseDuration).Add(2*l.LeaseDuration)) {
 			names = append(names, name)
 		}
 	}

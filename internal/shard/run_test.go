@@ -128,6 +128,40 @@ func TestProcessesWithAnotherNumberOfShardsAreWaitedFor(t *testing.T) {
 	})
 }
 
+// What killed processes leave that went by more shards is waited for once, and not by each
+// process that comes later, nor again when another one has removed it.
+func TestLeasesOfMoreShardsThanThereAre(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 6, 12)
+		before := []*process{w.join("old-0"), w.join("old-1")}
+		pass(time.Minute)
+		for _, p := range before {
+			p.kill()
+		}
+		w.mu.Lock()
+		w.count = 4
+		w.mu.Unlock()
+		a := w.join("a")
+		pass(20 * time.Second)
+		b := w.join("b") // has to wait for longer before it would remove them
+		for begin := time.Now(); w.surplus() > 0 && time.Since(begin) < 5*time.Minute; {
+			pass(100 * time.Millisecond)
+		}
+		pass(5 * time.Second)
+		a.end()
+		pass(5 * time.Second)
+		w.wantBalance("when the one that has removed them has ended", b)
+		b.end()
+		c := w.join("c")
+		pass(5 * time.Second)
+		w.wantBalance("a process that comes later", c)
+		if n := w.surplus(); n > 0 {
+			t.Errorf("%d leases of shards that there are not are left", n)
+		}
+		c.end()
+	})
+}
+
 func TestConfigThatIsNoUse(t *testing.T) {
 	good := shard.Config{Leases: &process{}, Name: "vk", Identity: "me", Shards: 1, Serve: func(context.Context, int) {}}
 	for name, change := range map[string]func(*shard.Config){

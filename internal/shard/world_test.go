@@ -290,6 +290,18 @@ func listed(lease *coordinationv1.Lease) bool { return lease.Labels[shard.Label]
 
 func isShard(name string) bool { return strings.HasPrefix(name, "vk-shard-") }
 
+// surplus is how many leases there are of shards that there are not.
+func (w *world) surplus() (n int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for name := range w.leases {
+		if number, err := strconv.Atoi(strings.TrimPrefix(name, "vk-shard-")); err == nil && number >= w.count {
+			n++
+		}
+	}
+	return n
+}
+
 // delete deletes leases as somebody does who takes no part, and returns how many.
 func (w *world) delete(which func(lease *coordinationv1.Lease) bool) (deleted int) {
 	w.mu.Lock()
