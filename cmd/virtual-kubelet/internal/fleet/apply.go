@@ -18,7 +18,7 @@ func (s *nodeSet) apply(ctx context.Context, wanted *nodepools.Wanted) (waiting 
 	changes := s.changes(wanted)
 	clear(s.failed)
 	s.forgetUnwanted(wanted)
-	errs := []error{s.remove(ctx, changes.Removed)}
+	errs := []error{s.removeInTime(ctx, changes.Removed)}
 	var replaced []string
 	for _, n := range changes.Replaced {
 		replaced = append(replaced, n.Name)
@@ -26,12 +26,18 @@ func (s *nodeSet) apply(ctx context.Context, wanted *nodepools.Wanted) (waiting 
 			s.adopt[n.Name] = true
 		}
 	}
-	errs = append(errs, s.remove(ctx, replaced, nodeutil.KeepingReady())) // they are back at once
+	errs = append(errs, s.removeInTime(ctx, replaced, nodeutil.KeepingReady())) // they are back at once
 	for _, n := range changes.Amended {
 		s.nodes[n.Name].provider.change(n.Overlay)
 		s.nodes[n.Name].Node = n
 	}
-	errs = append(errs, s.add(ctx, append(changes.Replaced, changes.Added...)))
+	added := changes.Added
+	for _, n := range changes.Replaced {
+		if s.nodes[n.Name] == nil { // else it has not ended yet, and is replaced later
+			added = append(added, n)
+		}
+	}
+	errs = append(errs, s.add(ctx, added))
 	if !changes.Empty() {
 		log.G(ctx).WithFields(log.Fields{
 			"added": len(changes.Added), "removed": len(changes.Removed),
@@ -66,6 +72,9 @@ func (s *nodeSet) changes(wanted *nodepools.Wanted) nodepools.Changes {
 	running := make(map[string]nodepools.Node, len(s.nodes))
 	for name, n := range s.nodes {
 		running[name] = n.Node
+		if n.removing { // it has to end also if it is wanted again
+			running[name] = nodepools.Node{Name: name}
+		}
 	}
 	return nodepools.Diff(running, wanted.Nodes)
 }

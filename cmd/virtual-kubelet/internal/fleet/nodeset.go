@@ -3,7 +3,9 @@ package fleet
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -35,6 +37,7 @@ func (f *Fleet) newNodeSet(has func(node string) bool) *nodeSet {
 type runningNode struct {
 	nodepools.Node      // as it was wanted
 	adopts         bool // its Node may be that of another provider
+	removing       bool // the fleet was asked to remove it
 	provider       *overlaidProvider
 	closer         io.Closer // of its provider; may be nil
 }
@@ -137,7 +140,7 @@ func (s *nodeSet) remove(ctx context.Context, names []string, opts ...nodeutil.R
 	for i, name := range names {
 		n := s.nodes[name]
 		removing.Go(func() error {
-			errs[i] = s.fleet.Remove(ctx, name, opts...)
+			errs[i] = s.removeNode(ctx, n, opts)
 			if closed[i] = s.fleet.Node(name) == nil; closed[i] {
 				errs[i] = errors.Join(errs[i], n.close())
 			}
@@ -151,6 +154,32 @@ func (s *nodeSet) remove(ctx context.Context, names []string, opts ...nodeutil.R
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// removalTimeout is how long a change of the nodes waits for the end of those that it removes.
+const removalTimeout = time.Minute
+
+var errNotEnded = errors.New("what it does in the provider goes on, although it was cancelled")
+
+// removeInTime is remove, but one node whose provider does not return holds up neither the
+// others nor later changes. It is in s.nodes until it was removed again after it has ended.
+func (s *nodeSet) removeInTime(ctx context.Context, names []string, opts ...nodeutil.RemoveOption) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, removalTimeout, errNotEnded)
+	defer cancel()
+	return s.remove(ctx, names, opts...)
+}
+
+// removeNode asks the fleet to remove a node, once, and waits for its end; not again in a later
+// attempt.
+func (s *nodeSet) removeNode(ctx context.Context, n *runningNode, opts []nodeutil.RemoveOption) error {
+	if !n.removing {
+		n.removing = true
+		return s.fleet.Remove(ctx, n.Name, opts...)
+	}
+	if s.fleet.Node(n.Name) != nil {
+		return fmt.Errorf("node %s has not ended yet: %w", n.Name, errNotEnded)
+	}
+	return nil
 }
 
 // close closes the providers of the nodes.

@@ -65,6 +65,8 @@ type poolsRig struct {
 	client *fake.Clientset
 	fleet  *Fleet
 
+	newProvider func(ctx context.Context, n nodepools.Node, cfg nodeutil.ProviderConfig) (nodeutil.Provider, node.NodeProvider, io.Closer, error)
+
 	keepNodes atomic.Bool // has the API refuse to delete Nodes
 
 	mu     sync.Mutex
@@ -82,7 +84,7 @@ func poolsBubbleAfter(t *testing.T, before func(r *poolsRig), fields string, tes
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "pools.yaml")
 	synctest.Test(t, func(t *testing.T) {
-		r := &poolsRig{t: t, file: file, client: fake.NewSimpleClientset()}
+		r := &poolsRig{t: t, file: file, client: fake.NewSimpleClientset(), newProvider: newMock}
 		r.client.PrependReactor("delete", "nodes", func(clienttesting.Action) (bool, runtime.Object, error) {
 			return r.keepNodes.Load(), nil, errors.New("no")
 		})
@@ -107,7 +109,7 @@ func (r *poolsRig) newFleet(file string, shards int) *Fleet {
 	f, err := New(r.t.Context(), Config{
 		Nodes:       nodeutil.FleetConfig{Client: r.client},
 		NodeConfig:  r.nodeConfig,
-		NewProvider: newMock,
+		NewProvider: r.newProvider,
 		File:        NewFile(mockOptions(file), nil),
 		Shards:      nodeutil.Shards{Count: shards},
 	})

@@ -1,0 +1,74 @@
+package fleet
+
+import (
+	"context"
+	"io"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/virtual-kubelet/virtual-kubelet/cmd/virtual-kubelet/internal/nodepools"
+	"github.com/virtual-kubelet/virtual-kubelet/node"
+	"github.com/virtual-kubelet/virtual-kubelet/node/nodeutil"
+)
+
+// stuckProvider creates pods for as long as it is held, regardless of the context.
+type stuckProvider struct {
+	nodeutil.Provider
+	held <-chan struct{}
+}
+
+func (p stuckProvider) CreatePod(context.Context, *corev1.Pod) error {
+	<-p.held
+	return nil
+}
+
+// A node whose provider does not return holds up neither the other nodes nor later changes, and
+// is removed, or made again, when it does.
+func TestProviderThatIgnoresTheEndOfItsContext(t *testing.T) {
+	for name, test := range map[string]struct{ file, next, ready string }{
+		"removed":      {`{pools: [{name: b, count: 1}]}`, `{pools: [{name: b, count: 2}]}`, "gone 20"},
+		"replaced":     {`{pools: [{name: a, count: 1, os: windows}]}`, `{pools: [{name: a, count: 1, providerConfig: {a-0: {cpu: "5"}}}, {name: b, count: 2}]}`, "ready 5"},
+		"wanted again": {`{pools: [{name: b, count: 1}]}`, `{pools: [{name: a, count: 1}, {name: b, count: 2}]}`, "ready 20"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var held chan struct{}
+			var closed atomic.Int64
+			before := func(r *poolsRig) {
+				held = make(chan struct{})
+				r.newProvider = func(ctx context.Context, n nodepools.Node, cfg nodeutil.ProviderConfig) (nodeutil.Provider, node.NodeProvider, io.Closer, error) {
+					provider, nodeProvider, c, err := newMock(ctx, n, cfg)
+					return stuckProvider{provider, held}, nodeProvider, closer(func() error { closed.Add(1); return c.Close() }), err
+				}
+			}
+			poolsBubbleAfter(t, before, `{pools: [{name: a, count: 1}]}`, func(r *poolsRig) {
+				pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "p", UID: "u"}, Spec: corev1.PodSpec{NodeName: "a-0", Containers: []corev1.Container{{Name: "c"}}}}
+				if _, err := r.client.CoreV1().Pods("default").Create(t.Context(), pod, metav1.CreateOptions{}); err != nil {
+					t.Fatal(err)
+				}
+				r.pass()
+				for _, fields := range []string{test.file, test.next} {
+					r.write(fields)
+					time.Sleep(2 * removalTimeout)
+				}
+				r.pass()
+				nodes := r.nodes()
+				if _, ok := nodes["b-1"]; !ok || closed.Load() != 0 {
+					t.Errorf("meanwhile there are %d Nodes, and %d providers were closed", len(nodes), closed.Load())
+				}
+				r.wantErrors("meanwhile", "node a-0 has not ended yet")
+				close(held)
+				time.Sleep(retryInterval)
+				r.pass()
+				r.want("in the end", map[string]string{"a-0": test.ready, "b-0": "ready 20", "b-1": "ready 20"})
+				r.wantErrors("in the end")
+				if closed.Load() != 1 {
+					t.Errorf("%d providers were closed, want that of the node which has ended", closed.Load())
+				}
+			})
+		})
+	}
+}
