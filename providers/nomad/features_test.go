@@ -30,7 +30,17 @@ type rig struct {
 	api     *nomadtest.Server
 	cluster *grouptest.Cluster
 	nodeutil.Provider
-	node node.NodeProvider
+	node    node.NodeProvider
+	backend *backend
+}
+
+// start starts a provider that watches, as a process does.
+func (r *rig) start(t *testing.T) {
+	t.Helper()
+	r.backend = newTestBackend(t, r.api)
+	r.Provider, r.node = r.cluster.Start(t, r.backend, r.backend.options())
+	r.Provider.(node.PodNotifier).NotifyPods(t.Context(), func(*corev1.Pod) {})
+	synctest.Wait()
 }
 
 // inVirtualTime runs a test with a pod that runs.
@@ -38,10 +48,7 @@ func inVirtualTime(t *testing.T, change func(*corev1.Pod), test func(t *testing.
 	synctest.Test(t, func(t *testing.T) {
 		w := grouptest.New(time.Second)
 		r := &rig{world: w, api: nomadtest.New(w), cluster: grouptest.NewCluster("here")}
-		b := newTestBackend(t, r.api)
-		r.Provider, r.node = r.cluster.Start(t, b, b.options())
-		r.Provider.(node.PodNotifier).NotifyPods(t.Context(), func(*corev1.Pod) {})
-		synctest.Wait()
+		r.start(t)
 		pod := grouptest.NewPod("web")
 		if change != nil {
 			change(pod)

@@ -30,6 +30,8 @@ const (
 	filesDir = "secrets/vk"
 	// emptyDirs is the directory of the pod's empty directories, as seen from a task's.
 	emptyDirs = "../alloc/data/vk"
+	// jobsPath is what the paths of jobs' variables begin with.
+	jobsPath = "nomad/jobs/"
 )
 
 // files returns the volumes of a container, as drivers write them, and the templates of
@@ -84,7 +86,7 @@ func itemKey(volumeName, file string) string {
 
 // variablePath returns the path of a variable that a task may read by default.
 func variablePath(jobID, container string) string {
-	return "nomad/jobs/" + jobID + "/" + groupName + "/" + container
+	return jobsPath + jobID + "/" + groupName + "/" + container
 }
 
 // variables returns the variables of a pod: of each container that mounts files.
@@ -111,6 +113,7 @@ func (b *backend) putVariables(ctx context.Context, action podgroup.Action, jobI
 		b.state(jobID).clean = false
 	}()
 	for _, v := range vars {
+		b.sign(v)
 		if _, _, err := b.api.Variables().Update(v, write(ctx)); err != nil {
 			return classify(action, err)
 		}

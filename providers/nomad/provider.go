@@ -31,6 +31,8 @@ type backend struct {
 	records map[string]*record // the jobs, by ID, as of the last list and the events since
 	states  map[string]*state
 	again   map[string]map[string]string // the meta of jobs for which something has failed, until the next heartbeat
+
+	sweep sweep // of Watch alone
 }
 
 var (
@@ -165,9 +167,7 @@ func (b *backend) register(ctx context.Context, job *api.Job, r *podgroup.Reques
 	if exists(err) {
 		found, index, err := b.existing(ctx, *job.ID, r.Tags)
 		if err != nil || index != 0 {
-			b.mu.Lock()
-			b.again[*job.ID] = job.Meta // its turns are written again
-			b.mu.Unlock()
+			b.askAgain(*job.ID, job.Meta) // its turns are written again
 			return found, index, err
 		}
 		answer, _, err = b.api.Jobs().EnforceRegister(job, 0, write(ctx))

@@ -100,7 +100,7 @@ func TestPagesOfProxies(t *testing.T) {
 		if err := b.Delete(t.Context(), &podgroup.Unit{ID: "web"}, 0); !errdefs.IsUnavailable(err) {
 			t.Errorf("%d: the error of a deletion is %v, of class %s", status, err, errdefs.ClassOf(err))
 		}
-		if err := b.putVariables(t.Context(), podgroup.ActionCreate, "a", []*api.Variable{{Path: "a"}}); !errdefs.IsUnavailable(err) {
+		if err := b.putVariables(t.Context(), podgroup.ActionCreate, "a", []*api.Variable{{Path: "a", Items: api.VariableItems{}}}); !errdefs.IsUnavailable(err) {
 			t.Errorf("%d: the error of a creation is %v, of class %s", status, err, errdefs.ClassOf(err))
 		}
 	}

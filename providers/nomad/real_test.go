@@ -150,6 +150,14 @@ func (s *site) jobs(pod *corev1.Pod) (ids []string) {
 	return ids
 }
 
+// variables returns how many variables there are of the jobs of a pod.
+func (s *site) variables(pod *corev1.Pod) int {
+	s.Helper()
+	list, _, err := s.nomad.client.Variables().PrefixList(jobsPath+"vk-"+pod.Namespace+"-"+pod.Name+"-", nil)
+	must(s.T, err)
+	return len(list)
+}
+
 // policy is what README.md says that the token needs.
 func policy(t *testing.T) string {
 	t.Helper()
@@ -393,9 +401,15 @@ func reported(s *site) {
 	}
 }
 
-// A pod that ends while nobody watches, and whose job Nomad collects, is not run again.
+// A pod that ends while nobody watches, and whose job Nomad collects, is not run again, and leaves
+// no variables.
 func collected(s *site) {
 	pod := s.pod("collected", "true"+untilReleased)
+	s.home.SetConfigMap("collected", map[string]string{"key": "value"})
+	pod.Spec.Volumes = []corev1.Volume{{Name: "settings", VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{
+		LocalObjectReference: corev1.LocalObjectReference{Name: "collected"},
+	}}}}
+	pod.Spec.Containers[0].VolumeMounts = []corev1.VolumeMount{{Name: "settings", MountPath: "/settings"}}
 	s.create(pod)
 	pod = pod.DeepCopy()
 	pod.Status = s.awaitPhase(pod, corev1.PodRunning)
@@ -405,8 +419,12 @@ func collected(s *site) {
 		must(s.T, s.nomad.client.System().GarbageCollect())
 		return len(s.jobs(pod)) == 0
 	})
+	if n := s.variables(pod); n != 1 {
+		s.Errorf("the node is away, and there are %d variables", n)
+	}
 	s.home.SetPod(pod)
 	s.start()
+	until(s.T, "the variables are deleted", func() bool { return s.variables(pod) == 0 })
 	var err error
 	until(s.T, "the unit counts as gone", func() bool { // once it has been missing for a minute
 		err = s.p.CreatePod(s.Context(), pod)

@@ -1,6 +1,8 @@
 package nomad
 
 import (
+	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -130,6 +132,47 @@ func TestVariablesOfJobsThatAreNotRegistered(t *testing.T) {
 		time.Sleep(aMoment)
 		if paths := r.api.Variables(); len(paths) != 2 {
 			t.Errorf("of a pod that is created by another attempt the variables are %v", paths)
+		}
+	})
+}
+
+// The next process finds the variables of pods that it has never seen, and only those of its node.
+func TestVariablesOfAnEarlierProcess(t *testing.T) {
+	withVariables(t, func(t *testing.T, r *rig, pod *corev1.Pod) {
+		other := newTestBackend(t, r.api)
+		other.node = "vk-2"
+		signed := []*api.Variable{{Path: variablePath("vk-other", "main"), Items: api.VariableItems{"key": "x"}}}
+		unsigned := &api.Variable{Path: variablePath("vk-unknown", "main"), Items: api.VariableItems{"key": "x"}}
+		_, _, err := r.backend.api.Variables().Update(unsigned, nil)
+		if err := errors.Join(err, other.putVariables(t.Context(), podgroup.ActionCreate, "vk-other", signed)); err != nil {
+			t.Fatal(err)
+		}
+		r.world.Refuse(nomadtest.ActionRegister, 1, &grouptest.Refusal{Status: 500, Message: "No cluster leader"})
+		lost, runs := grouptest.NewPod("lost"), grouptest.NewPod("runs")
+		for _, pod := range []*corev1.Pod{lost, runs} {
+			withSecret(pod)
+			r.cluster.SetPod(pod)
+			if err := r.CreatePod(t.Context(), pod); (err == nil) != (pod == runs) {
+				t.Fatalf("pod %s is created: %v", pod.Name, err)
+			}
+		}
+		time.Sleep(5 * time.Second)
+		before := r.api.Variables() // two of the pod, one that was not registered, two that runs, two of others
+		grouptest.Close(t, r.Provider)
+		if err := r.world.Remove(pod.Name); err != nil {
+			t.Fatal(err)
+		}
+		r.world.Refuse(nomadtest.ActionVar, 1, &grouptest.Refusal{Status: 403, Message: "Permission denied"})
+		r.start(t)
+		time.Sleep(2 * aMoment)
+		if paths := r.api.Variables(); len(before) != 7 || len(paths) != 7 {
+			t.Errorf("the variables were %v, and are %v while the token may not read them", before, paths)
+		}
+		r.world.BreakStreams()
+		time.Sleep(2 * aMoment)
+		job := r.backend.cfg.JobPrefix + "default-runs"
+		if paths := r.api.Variables(); len(paths) != 4 || !strings.Contains(paths[0], job) || !strings.Contains(paths[1], job) {
+			t.Errorf("another process leaves the variables %v", paths)
 		}
 	})
 }

@@ -47,13 +47,13 @@ func turnsOf(pod *corev1.Pod) string {
 func turnTemplate(jobID string, number int) *api.Template {
 	return &api.Template{
 		DestPath: new("local/vk-turn"), ChangeMode: new("noop"),
-		EmbeddedTmpl: new(fmt.Sprintf(`{{ with nomadVar "%s" }}{{ if not .%s%d }}{{ with nomadVar "nomad/jobs/%s" }}{{ end }}{{ end }}{{ end }}`,
-			turnsPath(jobID), turnKey, number, jobID)),
+		EmbeddedTmpl: new(fmt.Sprintf(`{{ with nomadVar "%s" }}{{ if not .%s%d }}{{ with nomadVar "%s" }}{{ end }}{{ end }}{{ end }}`,
+			turnsPath(jobID), turnKey, number, jobsPath+jobID)),
 	}
 }
 
 // turnsPath returns the path of the group's variable, which its tasks may read.
-func turnsPath(jobID string) string { return "nomad/jobs/" + jobID + "/" + groupName }
+func turnsPath(jobID string) string { return jobsPath + jobID + "/" + groupName }
 
 // turn returns how many init containers after the first one may start.
 func (r *record) turn() (number int) {

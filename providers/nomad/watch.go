@@ -56,6 +56,7 @@ func (b *backend) Watch(ctx context.Context, position string, changed func(podgr
 	if err != nil {
 		return err
 	}
+	b.sweepOnce(ctx)
 	decoder := json.NewDecoder(stream)
 	for {
 		var next batch
@@ -197,6 +198,15 @@ func (b *backend) ask(ctx context.Context, id string, meta map[string]string, ch
 	return nil
 }
 
+// askAgain has the next heartbeat ask for a job, unless it does already.
+func (b *backend) askAgain(id string, meta map[string]string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.again[id] == nil {
+		b.again[id] = meta
+	}
+}
+
 // tryAgain goes on with the jobs for which something has failed.
 func (b *backend) tryAgain(ctx context.Context, changed func(podgroup.Unit)) {
 	b.mu.Lock()
@@ -205,9 +215,7 @@ func (b *backend) tryAgain(ctx context.Context, changed func(podgroup.Unit)) {
 	b.mu.Unlock()
 	for id, meta := range again {
 		if err := b.ask(ctx, id, meta, changed); err != nil {
-			b.mu.Lock()
-			b.again[id] = meta
-			b.mu.Unlock()
+			b.askAgain(id, meta)
 			logFailure(ctx, id, err)
 		}
 	}
@@ -289,9 +297,7 @@ func (b *backend) report(ctx context.Context, id string, changed func(podgroup.U
 		return
 	}
 	if err := b.goOn(ctx, r, u.Over(), ok); err != nil && !errdefs.IsNotFound(err) {
-		b.mu.Lock()
-		b.again[id] = r.meta
-		b.mu.Unlock()
+		b.askAgain(id, r.meta)
 		logFailure(ctx, id, err)
 	}
 }

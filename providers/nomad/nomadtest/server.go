@@ -24,6 +24,8 @@ const (
 	ActionDeregister = "DELETE /v1/job/{id}"
 	ActionAllocs     = "GET /v1/allocations"
 	ActionAlloc      = "GET /v1/allocation/{id}"
+	ActionVars       = "GET /v1/vars"
+	ActionVar        = "GET /v1/var/{path...}"
 	ActionPutVar     = "PUT /v1/var/{path...}"
 	ActionDeleteVar  = "DELETE /v1/var/{path...}"
 	ActionEvents     = "GET /v1/event/stream"
@@ -37,7 +39,7 @@ const common, lists = "region namespace ", "prefix filter per_page next_token "
 
 // params are the parameters of requests.
 var params = map[string]string{
-	ActionJobs: lists + "meta", ActionDeregister: "purge", ActionAllocs: lists + "resources task_states", ActionPutVar: "cas", ActionDeleteVar: "cas",
+	ActionJobs: lists + "meta", ActionDeregister: "purge", ActionAllocs: lists + "resources task_states", ActionVars: lists, ActionPutVar: "cas", ActionDeleteVar: "cas",
 	ActionNodes: lists + "resources", ActionEvents: "topic index", ActionLogs: "task type offset origin", ActionExec: "task tty command",
 }
 
@@ -83,7 +85,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		World: s.World, Admit: s.admit, Failed: http.StatusInternalServerError,
 		Calls: map[string]grouptest.Call{
 			ActionRegister: s.register, ActionJobs: s.listJobs, ActionJob: s.getJob, ActionDeregister: s.deregister, ActionAllocs: s.listAllocs, ActionAlloc: s.getAlloc,
-			ActionPutVar: s.putVar, ActionDeleteVar: s.deleteVar, ActionEvents: s.streamEvents, ActionLogs: s.sendLog, ActionExec: s.exec, ActionNodes: s.listNodes,
+			ActionVars: s.listVars, ActionVar: s.getVar, ActionPutVar: s.putVar, ActionDeleteVar: s.deleteVar, ActionEvents: s.streamEvents, ActionLogs: s.sendLog, ActionExec: s.exec, ActionNodes: s.listNodes,
 		},
 		Refuse: func(w http.ResponseWriter, status int, err error) { http.Error(w, grouptest.Message(err), status) },
 	}

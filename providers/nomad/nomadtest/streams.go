@@ -53,6 +53,29 @@ func (s *Server) putVar(w http.ResponseWriter, r *http.Request) (any, error) {
 	return v, nil
 }
 
+func (s *Server) listVars(w http.ResponseWriter, r *http.Request) (any, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	all := []*api.VariableMetadata{}
+	for path := range s.vars {
+		if strings.HasPrefix(path, r.URL.Query().Get("prefix")) {
+			all = append(all, &api.VariableMetadata{Namespace: s.Namespace, Path: path})
+		}
+	}
+	return page(w, r, s.index, all, func(v *api.VariableMetadata) string { return v.Path })
+}
+
+func (s *Server) getVar(w http.ResponseWriter, r *http.Request) (any, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	v := s.vars[r.PathValue("path")]
+	if v == nil {
+		return nil, notFound("variable")
+	}
+	setIndex(w, s.index)
+	return v, nil
+}
+
 func (s *Server) deleteVar(w http.ResponseWriter, r *http.Request) (any, error) {
 	path := r.PathValue("path")
 	s.mu.Lock()
