@@ -154,7 +154,11 @@ func (b *backend) Update(ctx context.Context, u *podgroup.Unit, change podgroup.
 	vars := b.variables(u.ID, change.Pod, change.Files)
 	known := strings.Split(u.Tags[metaFiles], ",")
 	vars = slices.DeleteFunc(vars, func(v *api.Variable) bool { return !slices.Contains(known, path.Base(v.Path)) })
-	return b.putVariables(ctx, podgroup.ActionUpdate, u.ID, vars)
+	err := b.putVariables(ctx, podgroup.ActionUpdate, u.ID, vars)
+	if b.isOver(u.ID) { // since then: its variables may have been deleted before
+		b.askAgain(u.ID, u.Tags)
+	}
+	return err
 }
 
 // registryOf returns the registry of an image; empty if it is no name.

@@ -92,6 +92,18 @@ func (b *backend) release(id string, found *record) {
 	}
 }
 
+// isOver reports whether the pod of a job has ended, or the job is gone.
+func (b *backend) isOver(id string) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	r := b.records[id]
+	if r == nil {
+		return true
+	}
+	u, hasUnit := r.unit()
+	return !hasUnit || u.Over()
+}
+
 // clean deletes the variables of a job, as of its index, once, unless there is a newer one.
 func (b *backend) clean(ctx context.Context, id string, meta map[string]string, index uint64) error {
 	if !b.claim(id, index) {

@@ -2,6 +2,7 @@ package nomad
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/virtual-kubelet/virtual-kubelet/podgroup"
 	"github.com/virtual-kubelet/virtual-kubelet/podgroup/grouptest"
+	"github.com/virtual-kubelet/virtual-kubelet/podspec/volume"
 	"github.com/virtual-kubelet/virtual-kubelet/providers/nomad/nomadtest"
 )
 
@@ -80,6 +82,35 @@ func TestVariablesThatAreNotDeletedAtOnce(t *testing.T) {
 		time.Sleep(aMoment)
 		r.wantNoVariables(t)
 	})
+}
+
+// A Secret that is written while its pod ends is deleted though nothing of the pod changes any more.
+func TestVariablesThatAreWrittenAfterTheEnd(t *testing.T) {
+	for name, end := range map[string]func(*grouptest.World, string) error{
+		"the pod has ended": func(w *grouptest.World, pod string) error { return w.Exit(pod, "main", 0) },
+		"the job is gone":   (*grouptest.World).Remove,
+	} {
+		t.Run(name, func(t *testing.T) {
+			withVariables(t, func(t *testing.T, r *rig, pod *corev1.Pod) {
+				page, err := r.backend.List(t.Context(), nil, "")
+				if err != nil {
+					t.Fatal(err)
+				}
+				at := slices.IndexFunc(page.Units, func(u podgroup.Unit) bool { return u.Tags[podgroup.TagPodName] == pod.Name })
+				if err := end(r.world, pod.Name); err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(5 * time.Second)
+				r.wantNoVariables(t)
+				files := map[string]volume.Files{"secret": {"key": {Data: []byte("hunter3")}}}
+				if err := r.backend.Update(t.Context(), &page.Units[at], podgroup.Change{Pod: pod, Files: files}); err != nil || len(r.api.Variables()) != 1 {
+					t.Fatalf("an update leaves the variables %v, error %v", r.api.Variables(), err)
+				}
+				time.Sleep(2 * aMoment)
+				r.wantNoVariables(t)
+			})
+		})
+	}
 }
 
 // Others that remove a job do not remove its variables.
