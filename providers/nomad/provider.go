@@ -167,7 +167,9 @@ func (b *backend) register(ctx context.Context, job *api.Job, r *podgroup.Reques
 	if exists(err) {
 		found, index, err := b.existing(ctx, *job.ID, r.Tags)
 		if err != nil || index != 0 {
-			b.askAgain(*job.ID, job.Meta) // its turns are written again
+			b.mu.Lock()
+			b.writeTurns(job)
+			b.mu.Unlock()
 			return found, index, err
 		}
 		answer, _, err = b.api.Jobs().EnforceRegister(job, 0, write(ctx))

@@ -63,10 +63,17 @@ func (b *backend) end(job *api.Job, index uint64, err error) {
 	s := b.state(*job.ID)
 	s.creating = false
 	if err != nil {
-		b.again[*job.ID] = job.Meta
+		b.writeTurns(job)
 		return
 	}
 	s.since = index
+}
+
+// writeTurns has the next heartbeat write the turns of a job again, if there is one: those that
+// Watch has written during its creation may have been deleted by it. The caller holds b.mu.
+func (b *backend) writeTurns(job *api.Job) {
+	b.state(*job.ID).turn = 0
+	b.again[*job.ID] = job.Meta
 }
 
 // claim reserves the variables of a job, as of its index, for a deletion, which release ends.

@@ -269,6 +269,43 @@ func TestTurnsOfAnEarlierJob(t *testing.T) {
 	})
 }
 
+// A registration whose answer was lost is repeated, and deletes the turns that were written since
+// it has begun: they are written again, whether it finds the job or fails.
+func TestTurnsThatARegistrationDeletes(t *testing.T) {
+	for name, fails := range map[string]bool{"and finds the job": false, "and fails": true} {
+		t.Run(name, func(t *testing.T) {
+			withVariables(t, func(t *testing.T, r *rig, pod *corev1.Pod) {
+				b := r.backend
+				b.mu.Lock()
+				var known *record
+				for _, rec := range b.records {
+					if rec.meta[podgroup.TagPodName] == pod.Name {
+						known = rec
+					}
+				}
+				b.mu.Unlock()
+				request := &podgroup.Request{Pod: pod, Name: strings.TrimPrefix(known.id, b.cfg.JobPrefix), Tags: known.meta}
+				job, err := b.job(request)
+				if err := errors.Join(err, b.begin(known.id), b.openTurns(t.Context(), known)); err != nil {
+					t.Fatal(err)
+				}
+				if fails {
+					r.world.Refuse(nomadtest.ActionRegister, 1, &grouptest.Refusal{Status: 500, Message: "No cluster leader"})
+				}
+				_, index, err := b.register(t.Context(), job, request)
+				b.end(job, index, err)
+				if paths := r.api.Variables(); (err != nil) != fails || slices.Contains(paths, turnsPath(known.id)) {
+					t.Fatalf("the registration leaves the variables %v, error %v", paths, err)
+				}
+				time.Sleep(aMoment)
+				if paths := r.api.Variables(); !slices.Contains(paths, turnsPath(known.id)) {
+					t.Errorf("after a heartbeat the variables are %v", paths)
+				}
+			})
+		})
+	}
+}
+
 // A job that could not be stopped is stopped later.
 func TestDisplacedPodThatIsNotStopped(t *testing.T) {
 	inVirtualTime(t, nil, func(t *testing.T, r *rig, pod *corev1.Pod) {

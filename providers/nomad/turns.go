@@ -79,6 +79,9 @@ func (b *backend) openTurns(ctx context.Context, r *record) error {
 	b.mu.Lock()
 	s := b.state(r.id)
 	done := s.turn >= number || s.leaves
+	if !done {
+		s.turn = number // before the write: a creation that deletes it resets this
+	}
 	b.mu.Unlock()
 	if done {
 		return nil
@@ -87,11 +90,11 @@ func (b *backend) openTurns(ctx context.Context, r *record) error {
 	for i := range number {
 		v.Items[turnKey+strconv.Itoa(i+1)] = "open"
 	}
-	if err := b.putVariables(ctx, podgroup.ActionUpdate, r.id, []*api.Variable{v}); err != nil {
-		return err
+	err := b.putVariables(ctx, podgroup.ActionUpdate, r.id, []*api.Variable{v})
+	if err != nil {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		s.turn = 0
 	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	s.turn = number
-	return nil
+	return err
 }
