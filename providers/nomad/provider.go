@@ -145,7 +145,7 @@ func (b *backend) Create(ctx context.Context, r *podgroup.Request) (podgroup.Uni
 	if err != nil {
 		return podgroup.Unit{}, err
 	}
-	if err := b.begin(*job.ID); err != nil {
+	if err := b.begin(ctx, *job.ID); err != nil {
 		return podgroup.Unit{}, err
 	}
 	created, index, err := b.register(ctx, job, r)

@@ -18,9 +18,9 @@ type state struct {
 	// since is the index of the job whose variables there are, and the maximum while it is not
 	// known: none before it deletes them.
 	since    uint64
-	creating bool // variables and job are written
-	cleaning bool // the variables are deleted
-	clean    bool // the variables were deleted, and not written again
+	creating bool          // variables and job are written
+	cleaning chan struct{} // while the variables are deleted; closed then
+	clean    bool          // the variables were deleted, and not written again
 }
 
 // state returns the state of a job. The caller holds b.mu.
@@ -35,7 +35,7 @@ func (b *backend) state(id string) *state {
 // heartbeat asks for it, since a list also lacks what a token may not see. The caller holds b.mu.
 func (b *backend) missing(r *record) {
 	switch s := b.state(r.id); {
-	case s.creating || s.cleaning || r.index < s.since:
+	case s.creating || s.cleaning != nil || r.index < s.since:
 	case hasVariables(r.meta) && b.isOfNode(r.meta) && !s.clean:
 		b.again[r.id] = r.meta
 	default:
@@ -43,16 +43,25 @@ func (b *backend) missing(r *record) {
 	}
 }
 
-// begin begins the creation of a job. The error, of class Unavailable, says that the variables
-// of one before with its ID are being deleted.
-func (b *backend) begin(id string) error {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.state(id).cleaning {
-		return errdefs.AsUnavailable(fmt.Errorf("the variables of an earlier job %s are being deleted", id))
+// begin begins the creation of a job, once no variables of one before with its ID are being
+// deleted. The error is of class Unavailable.
+func (b *backend) begin(ctx context.Context, id string) error {
+	for {
+		b.mu.Lock()
+		cleaning := b.state(id).cleaning
+		if cleaning == nil {
+			b.states[id] = &state{since: math.MaxUint64, creating: true}
+		}
+		b.mu.Unlock()
+		if cleaning == nil {
+			return nil
+		}
+		select {
+		case <-cleaning:
+		case <-ctx.Done():
+			return errdefs.AsUnavailable(fmt.Errorf("the variables of an earlier job %s are being deleted: %w", id, ctx.Err()))
+		}
 	}
-	b.states[id] = &state{since: math.MaxUint64, creating: true}
-	return nil
 }
 
 // end ends the creation of a job. After an error it is not known whether there is one: if there
@@ -81,10 +90,10 @@ func (b *backend) claim(id string, index uint64) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	s := b.state(id)
-	if s.creating || s.cleaning || index < s.since {
+	if s.creating || s.cleaning != nil || index < s.since {
 		return false
 	}
-	s.cleaning = true
+	s.cleaning = make(chan struct{})
 	return true
 }
 
@@ -93,7 +102,8 @@ func (b *backend) release(id string, found *record) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	s := b.state(id)
-	s.cleaning = false
+	close(s.cleaning)
+	s.cleaning = nil
 	if found != nil {
 		s.since = found.index
 	}

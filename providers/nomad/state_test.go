@@ -1,7 +1,9 @@
 package nomad
 
 import (
+	"context"
 	"errors"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -11,6 +13,7 @@ import (
 
 	"github.com/hashicorp/nomad/api"
 
+	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
 	"github.com/virtual-kubelet/virtual-kubelet/podgroup"
 	"github.com/virtual-kubelet/virtual-kubelet/podgroup/grouptest"
 	"github.com/virtual-kubelet/virtual-kubelet/podspec/volume"
@@ -247,6 +250,31 @@ func TestTurnThatFails(t *testing.T) {
 	})
 }
 
+// A pod is created as soon as the variables of an earlier job are deleted.
+func TestCreationDuringADeletion(t *testing.T) {
+	inVirtualTime(t, nil, func(t *testing.T, r *rig, _ *corev1.Pod) {
+		if !r.backend.claim("vk-waits", math.MaxUint64) {
+			t.Fatal("nobody has claimed the variables")
+		}
+		go func() {
+			time.Sleep(time.Second)
+			r.backend.release("vk-waits", nil)
+		}()
+		if _, err := r.backend.Create(t.Context(), &podgroup.Request{Pod: grouptest.NewPod("waits"), Name: "waits"}); err != nil {
+			t.Error(err)
+		}
+		if !r.backend.claim("vk-waits", math.MaxUint64) {
+			t.Fatal("the variables of a job that is created are not free")
+		}
+		defer r.backend.release("vk-waits", nil)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if _, err := r.backend.Create(ctx, &podgroup.Request{Pod: grouptest.NewPod("waits"), Name: "waits"}); !errdefs.IsUnavailable(err) {
+			t.Errorf("a deletion that does not end gives %v", err)
+		}
+	})
+}
+
 // The init containers of a pod that is created again wait for their turn, though the job before
 // has left its variable. If there is a job already, its turns are written again.
 func TestTurnsOfAnEarlierJob(t *testing.T) {
@@ -286,7 +314,7 @@ func TestTurnsThatARegistrationDeletes(t *testing.T) {
 				b.mu.Unlock()
 				request := &podgroup.Request{Pod: pod, Name: strings.TrimPrefix(known.id, b.cfg.JobPrefix), Tags: known.meta}
 				job, err := b.job(request)
-				if err := errors.Join(err, b.begin(known.id), b.openTurns(t.Context(), known)); err != nil {
+				if err := errors.Join(err, b.begin(t.Context(), known.id), b.openTurns(t.Context(), known)); err != nil {
 					t.Fatal(err)
 				}
 				if fails {

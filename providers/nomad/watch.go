@@ -239,7 +239,7 @@ func (b *backend) forget(id string) *record {
 	defer b.mu.Unlock()
 	known := b.records[id]
 	delete(b.records, id)
-	if s := b.state(id); !s.creating && !s.cleaning {
+	if s := b.state(id); !s.creating && s.cleaning == nil {
 		delete(b.states, id)
 	}
 	return known
