@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"time"
 
 	"github.com/hashicorp/nomad/api"
 
@@ -20,6 +21,7 @@ type state struct {
 	since    uint64
 	creating bool          // variables and job are written
 	cleaning chan struct{} // while the variables are deleted; closed then
+	absent   time.Time     // since when heartbeats have not found it
 	clean    bool          // the variables were deleted, and not written again
 }
 
@@ -105,8 +107,25 @@ func (b *backend) release(id string, found *record) {
 	close(s.cleaning)
 	s.cleaning = nil
 	if found != nil {
-		s.since = found.index
+		s.since, s.absent = found.index, time.Time{}
 	}
+}
+
+// absence is for how long heartbeats have to miss a job before its variables are deleted. A leader
+// of Nomad that was just elected does not have the last registrations at first, also those that
+// the one before has refused because it lost the leadership.
+const absence = 20 * time.Second
+
+// isAbsent records that a heartbeat has not found a job that is claimed, and reports whether that
+// counts.
+func (b *backend) isAbsent(id string) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	s := b.state(id)
+	if s.absent.IsZero() {
+		s.absent = time.Now()
+	}
+	return time.Since(s.absent) >= absence
 }
 
 // isOver reports whether the pod of a job has ended, or the job is gone.

@@ -158,7 +158,7 @@ func TestVariablesOfJobsThatAreNotRegistered(t *testing.T) {
 		if err := r.CreatePod(t.Context(), pod); err == nil {
 			t.Fatal("the pod is created")
 		}
-		time.Sleep(aMoment)
+		time.Sleep(2 * aMoment)
 		r.wantNoVariables(t)
 		if err := r.CreatePod(t.Context(), pod); err != nil {
 			t.Fatal(err)
@@ -229,6 +229,33 @@ func TestVariablesOfLostAnswers(t *testing.T) {
 		}
 		time.Sleep(aMoment)
 		r.wantNoVariables(t)
+	})
+}
+
+// A registration fails, and a new leader knows of it a while later: until then it has no such job.
+func TestVariablesOfJobsThatAreRegisteredLate(t *testing.T) {
+	inVirtualTime(t, nil, func(t *testing.T, r *rig, _ *corev1.Pod) {
+		r.world.Refuse(nomadtest.ActionRegister, 1, &grouptest.Refusal{Status: 500, Message: "leadership lost while committing log"})
+		pod := grouptest.NewPod("secretive")
+		withSecret(pod)
+		b := r.backend
+		tags := map[string]string{podgroup.TagClusterName: b.cfg.ClusterName, podgroup.TagNodeName: b.node}
+		request := &podgroup.Request{Pod: pod, Name: "secretive", Tags: tags, Files: map[string]volume.Files{"secret": {"key": {Data: []byte("hunter2")}}}}
+		job, err := b.job(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := b.Create(t.Context(), request); err == nil {
+			t.Fatal("the pod is created")
+		}
+		time.Sleep(aMoment)
+		if _, _, err := b.api.Jobs().EnforceRegister(job, 0, nil); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * aMoment)
+		if paths := r.api.Variables(); !slices.Contains(paths, variablePath(*job.ID, "main")) {
+			t.Errorf("the variables are %v", paths)
+		}
 	})
 }
 

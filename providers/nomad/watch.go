@@ -169,14 +169,16 @@ func (b *backend) deregistered(ctx context.Context, id string, changed func(podg
 	if known == nil {
 		return nil
 	}
-	return b.ask(ctx, id, known.meta, changed)
+	return b.ask(ctx, id, known.meta, true, changed)
 }
 
-// ask asks for a job, reports it, and deletes its variables if it is gone.
-func (b *backend) ask(ctx context.Context, id string, meta map[string]string, changed func(podgroup.Unit)) error {
+// ask asks for a job, reports it, and deletes its variables if it is gone. If it was not removed
+// for sure, heartbeats ask until it has been absent for a while.
+func (b *backend) ask(ctx context.Context, id string, meta map[string]string, removed bool, changed func(podgroup.Unit)) error {
 	claimed := b.isOfNode(meta) && b.claim(id, math.MaxUint64) // first, so that nobody creates it in the meantime
 	job, err := b.job1(ctx, id)
-	if err == nil && job == nil && claimed {
+	isGone := err == nil && job == nil && (removed || claimed && b.isAbsent(id))
+	if isGone && claimed {
 		if err := b.wipe(ctx, id, meta); err != nil {
 			logFailure(ctx, id, err)
 		}
@@ -184,16 +186,18 @@ func (b *backend) ask(ctx context.Context, id string, meta map[string]string, ch
 	if claimed {
 		b.release(id, job)
 	}
-	if err != nil {
+	switch {
+	case err != nil:
 		return err
-	}
-	if job != nil {
+	case job != nil:
 		b.setJob(job)
 		b.report(ctx, id, changed)
-		return nil
-	}
-	if known := b.forget(id); known != nil {
-		changed(podgroup.Unit{ID: id, Tags: known.meta, Created: known.created, Phase: podgroup.Gone})
+	case !isGone:
+		b.askAgain(id, meta)
+	default:
+		if known := b.forget(id); known != nil {
+			changed(podgroup.Unit{ID: id, Tags: known.meta, Created: known.created, Phase: podgroup.Gone})
+		}
 	}
 	return nil
 }
@@ -214,7 +218,7 @@ func (b *backend) tryAgain(ctx context.Context, changed func(podgroup.Unit)) {
 	b.again = map[string]map[string]string{}
 	b.mu.Unlock()
 	for id, meta := range again {
-		if err := b.ask(ctx, id, meta, changed); err != nil {
+		if err := b.ask(ctx, id, meta, false, changed); err != nil {
 			b.askAgain(id, meta)
 			logFailure(ctx, id, err)
 		}
