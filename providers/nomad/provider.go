@@ -155,6 +155,11 @@ func (b *backend) Create(ctx context.Context, r *podgroup.Request) (podgroup.Uni
 
 // register registers a job with its variables, and returns its index.
 func (b *backend) register(ctx context.Context, job *api.Job, r *podgroup.Request) (created podgroup.Unit, index uint64, err error) {
+	if len(r.Pod.Status.ContainerStatuses) > 0 { // it has had a job
+		if err := b.noneRuns(ctx, *job.ID); err != nil {
+			return podgroup.Unit{}, 0, err
+		}
+	}
 	// The turns of a job before with the ID would let all init containers start at once.
 	if err := b.deleteVariables(ctx, *job.ID, map[string]string{metaTurns: job.Meta[metaTurns]}); err != nil {
 		return podgroup.Unit{}, 0, err
@@ -206,8 +211,29 @@ func (b *backend) existing(ctx context.Context, id string, tags map[string]strin
 		found, _ := rec.unit()
 		return found, rec.index, nil
 	}
-	_, _, err = b.api.Jobs().Deregister(id, true, write(ctx))
+	if _, _, err = b.api.Jobs().Deregister(id, true, write(ctx)); err == nil {
+		return podgroup.Unit{}, 0, b.noneRuns(ctx, id)
+	}
 	return podgroup.Unit{}, 0, classify(podgroup.ActionCreate, err)
+}
+
+// noneRuns returns an error of class Unavailable while an allocation of a job that was removed
+// runs, since Nomad has not evaluated that yet. It would give it to another job with the ID,
+// which then counted as one without an allocation.
+func (b *backend) noneRuns(ctx context.Context, id string) error {
+	allocs, _, err := b.api.Jobs().Allocations(id, true, query(ctx))
+	if err != nil {
+		return classify(podgroup.ActionCreate, err)
+	}
+	runs := func(a *api.AllocationListStub) bool { return a.DesiredStatus == api.AllocDesiredStatusRun && !ended(a) }
+	if !slices.ContainsFunc(allocs, runs) {
+		return nil
+	}
+	job, err := b.job1(ctx, id)
+	if err != nil || job != nil { // an attempt before has registered it
+		return err
+	}
+	return errdefs.AsUnavailable(fmt.Errorf("an allocation of an earlier job %s runs: Nomad has not stopped it yet", id))
 }
 
 // Delete implements podgroup.Backend. A job that runs is stopped, and removed by Watch once

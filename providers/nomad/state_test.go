@@ -361,6 +361,46 @@ func TestTurnsThatARegistrationDeletes(t *testing.T) {
 	}
 }
 
+// A pod whose job was removed, or is removed since it was stopped, is created again once Nomad has
+// stopped the old allocation, which the new job would get otherwise. The allocation of the new job
+// does not hold up another attempt.
+func TestAllocationOfAnEarlierJob(t *testing.T) {
+	for name, wasStopped := range map[string]bool{"that was removed": false, "that was stopped": true} {
+		t.Run(name, func(t *testing.T) {
+			inVirtualTime(t, nil, func(t *testing.T, r *rig, pod *corev1.Pod) {
+				page, err := r.backend.List(t.Context(), nil, "")
+				if err != nil {
+					t.Fatal(err)
+				}
+				id := page.Units[0].ID
+				if wasStopped {
+					_, _, err = r.backend.api.Jobs().Deregister(id, false, nil)
+				} else {
+					pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "main"}}
+					err = r.world.Remove(pod.Name)
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(3 * time.Second)
+				old := &api.AllocationListStub{ID: "old", JobID: id, DesiredStatus: api.AllocDesiredStatusRun, ClientStatus: api.AllocClientStatusRunning}
+				r.api.Others = []*api.AllocationListStub{old}
+				request := &podgroup.Request{Pod: pod, Name: strings.TrimPrefix(id, r.backend.cfg.JobPrefix), Tags: page.Units[0].Tags}
+				if u, err := r.backend.Create(t.Context(), request); !errdefs.IsUnavailable(err) {
+					t.Errorf("while the old allocation runs, %s is created, error %v", u.ID, err)
+				}
+				old.DesiredStatus = api.AllocDesiredStatusStop
+				for range 2 {
+					if _, err := r.backend.Create(t.Context(), request); err != nil {
+						t.Error(err)
+					}
+					time.Sleep(3 * time.Second)
+				}
+			})
+		})
+	}
+}
+
 // A job that could not be stopped is stopped later.
 func TestDisplacedPodThatIsNotStopped(t *testing.T) {
 	inVirtualTime(t, nil, func(t *testing.T, r *rig, pod *corev1.Pod) {

@@ -104,12 +104,7 @@ func (s *Server) listAllocs(w http.ResponseWriter, r *http.Request) (any, error)
 		if hidden {
 			break
 		}
-		stub := j.alloc(false)
-		all = append(all, &api.AllocationListStub{
-			ID: stub.ID, Namespace: stub.Namespace, NodeID: stub.NodeID, JobID: stub.JobID, TaskGroup: stub.TaskGroup, AllocatedResources: stub.AllocatedResources,
-			DesiredStatus: stub.DesiredStatus, DesiredDescription: stub.DesiredDescription, ClientStatus: stub.ClientStatus, TaskStates: stub.TaskStates,
-			CreateIndex: stub.CreateIndex, ModifyIndex: stub.ModifyIndex, CreateTime: stub.CreateTime, ModifyTime: stub.ModifyTime,
-		})
+		all = append(all, j.stub())
 	}
 	all = append(all, s.Others...)
 	var shown []*api.AllocationListStub
@@ -123,6 +118,35 @@ func (s *Server) listAllocs(w http.ResponseWriter, r *http.Request) (any, error)
 		shown = append(shown, a)
 	}
 	return page(w, r, s.index, shown, func(a *api.AllocationListStub) string { return a.ID })
+}
+
+// stub returns what lists have of the allocation.
+func (j *job) stub() *api.AllocationListStub {
+	a := j.alloc(false)
+	return &api.AllocationListStub{
+		ID: a.ID, Namespace: a.Namespace, NodeID: a.NodeID, JobID: a.JobID, TaskGroup: a.TaskGroup, AllocatedResources: a.AllocatedResources,
+		DesiredStatus: a.DesiredStatus, DesiredDescription: a.DesiredDescription, ClientStatus: a.ClientStatus, TaskStates: a.TaskStates,
+		CreateIndex: a.CreateIndex, ModifyIndex: a.ModifyIndex, CreateTime: a.CreateTime, ModifyTime: a.ModifyTime,
+	}
+}
+
+// jobAllocs lists the allocations of a job, which need not exist any more.
+func (s *Server) jobAllocs(w http.ResponseWriter, r *http.Request) (any, error) {
+	id := r.PathValue("id")
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.look()
+	all := []*api.AllocationListStub{}
+	if j := s.jobs[id]; j != nil {
+		all = append(all, j.stub())
+	}
+	for _, a := range s.Others {
+		if a.JobID == id && r.URL.Query().Get("all") == "true" {
+			all = append(all, a)
+		}
+	}
+	setIndex(w, s.index)
+	return all, nil
 }
 
 func (s *Server) getAlloc(w http.ResponseWriter, r *http.Request) (any, error) {

@@ -21,6 +21,7 @@ const (
 	ActionRegister   = "PUT /v1/jobs"
 	ActionJobs       = "GET /v1/jobs"
 	ActionJob        = "GET /v1/job/{id}"
+	ActionJobAllocs  = "GET /v1/job/{id}/allocations"
 	ActionDeregister = "DELETE /v1/job/{id}"
 	ActionAllocs     = "GET /v1/allocations"
 	ActionAlloc      = "GET /v1/allocation/{id}"
@@ -39,7 +40,7 @@ const common, lists = "region namespace ", "prefix filter per_page next_token "
 
 // params are the parameters of requests.
 var params = map[string]string{
-	ActionJobs: lists + "meta", ActionDeregister: "purge", ActionAllocs: lists + "resources task_states", ActionVars: lists, ActionPutVar: "cas", ActionDeleteVar: "cas",
+	ActionJobs: lists + "meta", ActionDeregister: "purge", ActionAllocs: lists + "resources task_states", ActionVars: lists, ActionJobAllocs: "all", ActionPutVar: "cas", ActionDeleteVar: "cas",
 	ActionNodes: lists + "resources", ActionEvents: "topic index", ActionLogs: "task type offset origin", ActionExec: "task tty command",
 }
 
@@ -54,7 +55,7 @@ type Server struct {
 	// LogFileSize is after how many bytes a log goes on in another file, of which the newest
 	// five stay. Zero is never.
 	LogFileSize int
-	// Nodes are Nomad's nodes, and Others are allocations of jobs of others.
+	// Nodes are Nomad's nodes, and Others are allocations of jobs of others, or that were removed.
 	Nodes  []*api.NodeListStub
 	Others []*api.AllocationListStub
 
@@ -84,7 +85,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	server := grouptest.API{
 		World: s.World, Admit: s.admit, Failed: http.StatusInternalServerError,
 		Calls: map[string]grouptest.Call{
-			ActionRegister: s.register, ActionJobs: s.listJobs, ActionJob: s.getJob, ActionDeregister: s.deregister, ActionAllocs: s.listAllocs, ActionAlloc: s.getAlloc,
+			ActionRegister: s.register, ActionJobs: s.listJobs, ActionJob: s.getJob, ActionJobAllocs: s.jobAllocs, ActionDeregister: s.deregister, ActionAllocs: s.listAllocs, ActionAlloc: s.getAlloc,
 			ActionVars: s.listVars, ActionVar: s.getVar, ActionPutVar: s.putVar, ActionDeleteVar: s.deleteVar, ActionEvents: s.streamEvents, ActionLogs: s.sendLog, ActionExec: s.exec, ActionNodes: s.listNodes,
 		},
 		Refuse: func(w http.ResponseWriter, status int, err error) { http.Error(w, grouptest.Message(err), status) },
