@@ -85,13 +85,15 @@ func (l *taskLog) copyTo(ctx context.Context, first io.ReadCloser, w io.Writer) 
 	run := l.run()
 	for {
 		goesOn := l.opts.Follow && run >= 0 && l.run() == run // before the read, so that the last lines are not missed
+		complete := true
 		for _, s := range l.streams {
 			err := s.copyTo(ctx, out, first, !goesOn)
 			if first = nil; err != nil && !(goesOn && errdefs.IsUnavailable(err)) {
 				return err
 			}
+			complete = complete && err == nil
 		}
-		if out != w {
+		if out != w && complete { // else what is missing would follow as a whole
 			out = w
 			if _, err := w.Write(tail.Bytes()); err != nil {
 				return err

@@ -106,6 +106,37 @@ func TestFollowedLogOfAMachineThatIsAway(t *testing.T) {
 	}
 }
 
+// The last lines of a log that is followed are the last ones also if its first read breaks off.
+func TestLastLinesOfAFollowedLog(t *testing.T) {
+	inVirtualTime(t, func(pod *corev1.Pod) { pod.Spec.RestartPolicy = corev1.RestartPolicyNever }, func(t *testing.T, r *rig, pod *corev1.Pod) {
+		r.api.LogFileSize, r.api.LogBreaks = 100, 2
+		var want strings.Builder
+		for i := range 40 {
+			line := fmt.Sprintf("line %d", i)
+			if err := r.world.Print(pod.Name, "main", line); err != nil {
+				t.Fatal(err)
+			}
+			if i >= 37 {
+				want.WriteString(line + "\n")
+			}
+		}
+		log, err := r.GetContainerLogs(t.Context(), pod.Namespace, pod.Name, "main", vkapi.ContainerLogOpts{Follow: true, Tail: 3})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer log.Close()
+		go func() {
+			time.Sleep(followInterval * 9 / 2)
+			if err := errors.Join(r.world.Print(pod.Name, "main", "more"), r.world.Exit(pod.Name, "main", 0)); err != nil {
+				t.Error(err)
+			}
+		}()
+		if text, err := io.ReadAll(log); err != nil || string(text) != want.String()+"more\n" {
+			t.Errorf("the log is %q, error %v", text, err)
+		}
+	})
+}
+
 // For the last lines of a log only its end is read.
 func TestLastLines(t *testing.T) {
 	inVirtualTime(t, nil, func(t *testing.T, r *rig, pod *corev1.Pod) {

@@ -26,7 +26,7 @@ import (
 type Shell func(command []string, tty bool, stdin io.Reader, stdout, stderr io.Writer, sizes <-chan api.TerminalSize) int
 
 // sendLog sends a log of a task.
-func (s *Server) sendLog(_ http.ResponseWriter, r *http.Request) (any, error) {
+func (s *Server) sendLog(w http.ResponseWriter, r *http.Request) (any, error) {
 	alloc, q := r.PathValue("id"), r.URL.Query()
 	offset, err := strconv.Atoi(q.Get("offset"))
 	if err != nil || offset < 0 || !slices.Contains([]string{api.OriginStart, api.OriginEnd}, q.Get("origin")) || q.Get("type") != "stdout" && q.Get("type") != "stderr" {
@@ -62,6 +62,12 @@ func (s *Server) sendLog(_ http.ResponseWriter, r *http.Request) (any, error) {
 	}
 	sent, err := frames("alloc/logs/"+q.Get("task")+"."+q.Get("type")+".", files, offset)
 	s.logBytes += len(sent)
+	if len(sent) > 0 && s.LogBreaks > 0 {
+		s.LogBreaks--
+		_, _ = w.Write(sent[:len(sent)/2])
+		w.(http.Flusher).Flush()
+		panic(http.ErrAbortHandler)
+	}
 	return sent, err
 }
 

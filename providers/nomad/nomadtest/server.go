@@ -55,6 +55,8 @@ type Server struct {
 	// LogFileSize is after how many bytes a log goes on in another file, of which the newest
 	// five stay. Zero is never.
 	LogFileSize int
+	// LogBreaks is how many answers with frames of a log break off in the middle.
+	LogBreaks int
 	// Nodes are Nomad's nodes, and Others are allocations of jobs of others, or that were removed.
 	Nodes  []*api.NodeListStub
 	Others []*api.AllocationListStub
