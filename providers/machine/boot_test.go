@@ -131,7 +131,8 @@ func (a slowAgent) CreatePod(ctx context.Context, _ *corev1.Pod) error {
 // grace period.
 func TestDeletionWhileAPodIsSent(t *testing.T) {
 	a := slowAgent{begun: make(chan struct{}), release: make(chan struct{})}
-	l := &link{b: &backend{ctx: t.Context()}, ready: make(chan struct{}), provider: a}
+	b := &backend{ctx: t.Context(), records: records{t.TempDir()}}
+	l := &link{b: b, m: &member{record: &record{Name: "a-1"}}, ready: make(chan struct{}), provider: a}
 	close(l.ready)
 	ctx, cancel := context.WithCancel(t.Context())
 	result := make(chan error)

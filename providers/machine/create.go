@@ -12,7 +12,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
 	"github.com/virtual-kubelet/virtual-kubelet/internal/providercalls"
@@ -119,7 +118,7 @@ func (b *backend) current(ctx context.Context, r *podgroup.Request) (slot string
 	var failed error
 	if m != nil {
 		if failed = b.unusable(m); failed != nil {
-			if b.wasSent(m) {
+			if r.Pod.Spec.RestartPolicy == corev1.RestartPolicyNever && b.wasSent(m) {
 				return "", nil, errdefs.AsPermanent(fmt.Errorf("%w: its agent was sent the pod, which runs once at the most, and may have run it", failed))
 			}
 			slot = base + "-" + strconv.Itoa(generation+1)
@@ -474,15 +473,21 @@ func (b *backend) give(ctx context.Context, m *member, pod *corev1.Pod) (podgrou
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	given := b.givenLocked(m)
+	if err := b.records.save(given); err != nil {
+		return podgroup.Unit{}, errdefs.AsUnavailable(err)
+	}
+	m.record = given
+	delete(b.generations, uidOf(m.machine))
+	return b.unitLocked(m), nil
+}
+
+// givenLocked returns the record of a machine that has its pod. b.mu is held.
+func (b *backend) givenLocked(m *member) *record {
 	given := *m.record
 	given.Given, given.Address, given.Tags = true, m.machine.Address, m.machine.Tags
 	given.Past = b.pastLocked(uidOf(m.machine))
-	if err := b.records.save(&given); err != nil {
-		return podgroup.Unit{}, errdefs.AsUnavailable(err)
-	}
-	m.record = &given
-	delete(b.generations, types.UID(given.Tags[podgroup.TagUID]))
-	return b.unitLocked(m), nil
+	return &given
 }
 
 // reach waits until the agent of a machine answers, as long as the machine can be used: one may end,
@@ -504,8 +509,8 @@ func (b *backend) reach(ctx context.Context, m *member) error {
 	}
 }
 
-// setSent records that a pod may have reached the agent of its machine, and must not run again then:
-// the agent's answer may get lost, and the machine, or what the agent knows, too.
+// setSent records that a pod may have reached the agent of its machine: the agent's answer may get lost,
+// and the machine, or what the agent knows, too.
 func (b *backend) setSent(m *member, sent bool) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -518,7 +523,7 @@ func (b *backend) setSent(m *member, sent bool) error {
 	return nil
 }
 
-// wasSent reports whether the agent of a machine may have run a pod that must not run again.
+// wasSent reports whether the agent of a machine may have run its pod.
 func (b *backend) wasSent(m *member) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -28,9 +28,12 @@ const (
 func (b *backend) Delete(ctx context.Context, u *podgroup.Unit, grace time.Duration) error {
 	b.mu.Lock()
 	m := b.members[u.ID]
-	if m == nil || m.record == nil || !m.record.Given {
+	if m == nil || m.record == nil || !m.record.Given && !m.record.Sent {
 		b.mu.Unlock()
 		return errdefs.NotFoundf("machine %s has no pod", u.ID)
+	}
+	if m.mayHavePod() { // of which the next process sees as much in its record
+		m.record = b.givenLocked(m)
 	}
 	if m.isReplaced() {
 		if next := b.successorLocked(m); next != nil {

@@ -296,9 +296,6 @@ func (l *link) give(ctx context.Context, pod *corev1.Pod) error {
 
 // send sends the agent its pod. One that it refuses, and does not have, has not run.
 func (l *link) send(ctx context.Context, provider nodeutil.Provider, pod *corev1.Pod) error {
-	if pod.Spec.RestartPolicy != corev1.RestartPolicyNever {
-		return provider.CreatePod(ctx, pod)
-	}
 	if err := l.b.setSent(l.m, true); err != nil {
 		return err
 	}

@@ -30,7 +30,7 @@ type record struct {
 	Port    int    `json:"port,omitempty"`
 	// Key is a digest of the agent's public key: the token is worth nothing from then on.
 	Key string `json:"key,omitempty"`
-	// Sent reports that a pod which runs once only may have reached the agent.
+	// Sent reports that the pod may have reached the agent.
 	Sent bool `json:"sent,omitempty"`
 	// Given reports that the agent has accepted the pod.
 	Given bool `json:"given,omitempty"`

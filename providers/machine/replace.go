@@ -159,8 +159,15 @@ func (m *member) isReplaced() bool { return m.record != nil && m.record.Replaced
 
 // hasUnitLocked reports whether a machine is what podgroup is shown of its pod. b.mu is held.
 func (b *backend) hasUnitLocked(m *member) bool {
+	if m.mayHavePod() { // that of the machine that was lost is shown in its place
+		return b.pastLocked(uidOf(m.machine)) == nil && b.isDeleted(ownerOf(m.machine))
+	}
 	return m.record != nil && m.record.Given && (!m.isReplaced() || b.successorLocked(m) == nil)
 }
+
+// mayHavePod reports whether a machine was sent its pod, and it is not known whether it has it. b.mu is
+// held.
+func (m *member) mayHavePod() bool { return m.record != nil && m.record.Sent && !m.record.Given }
 
 // successorLocked returns the machine that has the pod in place of one that was lost; nil if there
 // is none yet. b.mu is held.
@@ -237,8 +244,7 @@ func (b *backend) replace(ctx context.Context, m *member) {
 	case next != nil:
 		b.swap(b.ctx, m, next)
 		if ending { // the deletion came while the pod was being sent
-			_ = b.Delete(b.ctx, &podgroup.Unit{ID: b.seen(next).Name}, grace)
-			b.publish(next)
+			b.deleteNext(b.ctx, next, grace)
 		}
 		return
 	case ctx.Err() != nil:
@@ -288,10 +294,28 @@ func (b *backend) endReplaced(ctx context.Context, m *member) {
 	done()
 	b.mu.Lock()
 	next := b.successorLocked(m)
+	var sent *member
+	for _, other := range b.members {
+		if next == nil && other.mayHavePod() && uidOf(other.machine) == uidOf(m.machine) {
+			sent = other
+			sent.record, m.ending = b.givenLocked(sent), false
+		}
+	}
+	grace := m.grace
 	b.mu.Unlock()
-	if next == nil { // else replace deletes it
+	switch {
+	case sent != nil:
+		b.swap(ctx, m, sent)
+		b.deleteNext(ctx, sent, grace)
+	case next == nil: // else replace deletes it
 		b.endNow(ctx, m)
 	}
+}
+
+// deleteNext deletes the pod of a machine that took the place of another one meanwhile.
+func (b *backend) deleteNext(ctx context.Context, next *member, grace time.Duration) {
+	_ = b.Delete(ctx, &podgroup.Unit{ID: b.seen(next).Name}, grace)
+	b.publish(next)
 }
 
 // SetRequest implements podgroup.Replacer.

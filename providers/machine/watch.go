@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
@@ -159,7 +160,7 @@ func (b *backend) check(ctx context.Context) {
 	}
 	var links []*member
 	for _, m := range b.members {
-		if m.record != nil && m.record.Given && !m.record.Lost && !m.ending && m.machine.Address != "" {
+		if m.record != nil && (m.record.Given || m.record.Sent) && !m.record.Lost && !m.ending && m.machine.Address != "" {
 			links = append(links, m)
 		}
 	}
@@ -303,7 +304,8 @@ func (b *backend) endOrphans() {
 		given[uidOf(m.machine)] = given[uidOf(m.machine)] || m.record != nil && m.record.Given && !m.isReplaced()
 	}
 	for _, m := range b.members {
-		if m.record != nil && m.record.Given || isReserve(m.machine) {
+		// One that takes the place of another is ended with that.
+		if m.record != nil && m.record.Given || isReserve(m.machine) || m.mayHavePod() && b.pastLocked(uidOf(m.machine)) != nil {
 			continue
 		}
 		if b.hasPod(m.machine) && !given[uidOf(m.machine)] {
@@ -336,9 +338,14 @@ func (b *backend) endOrphan(ctx context.Context, m *member, superfluous bool) {
 		return
 	}
 	b.mu.Lock()
+	sent := m.mayHavePod()
 	kept := m.isAssigned() // until it is gone: without its record it may have any pod
 	b.mu.Unlock()
-	if kept {
+	switch {
+	case sent && !superfluous:
+		_ = b.Delete(ctx, &podgroup.Unit{ID: machine.Name}, corev1.DefaultTerminationGracePeriodSeconds*time.Second)
+		return
+	case kept:
 		b.gone(ctx, m)
 		return
 	}
@@ -360,6 +367,15 @@ func (b *backend) hasPod(m Machine) bool {
 func (b *backend) wants(owner podgroup.Owner) bool {
 	pod, err := b.init.Pods.Pods(owner.Namespace).Get(owner.Name)
 	return err == nil && pod.UID == owner.UID && pod.DeletionTimestamp == nil && !isOver(pod)
+}
+
+// isDeleted reports whether a pod was deleted, or is being so.
+func (b *backend) isDeleted(owner podgroup.Owner) bool {
+	if b.init.PodsSynced != nil && !b.init.PodsSynced() {
+		return false
+	}
+	pod, err := b.init.Pods.Pods(owner.Namespace).Get(owner.Name)
+	return err != nil || pod.UID != owner.UID || pod.DeletionTimestamp != nil
 }
 
 // confirmOrphan asks the API server whether the pod of a machine is not there. A list, since a
