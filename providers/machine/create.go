@@ -471,6 +471,15 @@ func (b *backend) give(ctx context.Context, m *member, pod *corev1.Pod) (podgrou
 		}
 		return podgroup.Unit{}, fmt.Errorf("machine %s does not take the pod: %w", b.seen(m).Name, err)
 	}
+	unit, err := b.setGiven(ctx, m)
+	if len(unit.Containers) > 0 {
+		b.publish(m) // what the agent has reported until now was not
+	}
+	return unit, err
+}
+
+// setGiven records that a machine has its pod, which may have ended since.
+func (b *backend) setGiven(ctx context.Context, m *member) (podgroup.Unit, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	given := b.givenLocked(m)
@@ -479,6 +488,7 @@ func (b *backend) give(ctx context.Context, m *member, pod *corev1.Pod) (podgrou
 	}
 	m.record = given
 	delete(b.generations, uidOf(m.machine))
+	b.settleLocked(ctx, m)
 	return b.unitLocked(m), nil
 }
 

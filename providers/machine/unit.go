@@ -152,25 +152,30 @@ func runOf(s corev1.ContainerState) podgroup.Run {
 	return podgroup.Run{}
 }
 
-// settle records the end of a pod that the agent has reported: the machine may be gone later.
+// settle records the end of a pod that the agent has reported.
 func (b *backend) settle(ctx context.Context, m *member) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	b.settleLocked(ctx, m)
+}
+
+// settleLocked records the end of a pod that the agent has reported, and reports whether it has: the
+// machine may be gone later. What cannot be recorded, check tries again. b.mu is held.
+func (b *backend) settleLocked(ctx context.Context, m *member) bool {
 	if m.record == nil || !m.record.Given || m.record.Final != nil || m.isReplaced() {
-		return
+		return false
 	}
 	final := b.unitLocked(m)
 	if final.Phase != podgroup.Succeeded && final.Phase != podgroup.Failed {
-		return
+		return false
 	}
 	if !m.record.TakenAt.IsZero() {
-		b.concludeLocked(ctx, m, takenFailure(m), false) // check tries it again
-		return
+		return b.concludeLocked(ctx, m, takenFailure(m), false)
 	}
 	if now := time.Now(); final.Ended.IsZero() || final.Ended.After(now) || final.Ended.Before(m.since) {
 		final.Ended = now
 	}
-	b.setFinalLocked(ctx, m, final, false)
+	return b.setFinalLocked(ctx, m, final, false)
 }
 
 // lose records that an agent does not have the pod that it was given.
@@ -187,7 +192,9 @@ func (b *backend) lose(ctx context.Context, m *member) {
 	if !m.record.TakenAt.IsZero() {
 		failure = takenFailure(m)
 	}
-	b.concludeLocked(ctx, m, failure, true)
+	if !b.settleLocked(ctx, m) { // else it had ended before
+		b.concludeLocked(ctx, m, failure, true)
+	}
 	b.mu.Unlock()
 	b.publish(m)
 }

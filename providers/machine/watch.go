@@ -134,28 +134,14 @@ func (b *backend) look(ctx context.Context) {
 	b.keepReserve()
 }
 
-// check connects with machines that have a pod, and decides which pods have lost their machine. A list
-// has just been made.
+// check connects with machines that have a pod, and decides which pods have ended, or have lost their
+// machine. A list has just been made.
 func (b *backend) check(ctx context.Context) {
-	var lost []*member
+	var over []*member
 	b.mu.Lock()
-	for name, m := range b.members {
-		if m.record == nil || !m.record.Given || m.record.Final != nil || m.ending || m.isReplaced() {
-			continue
-		}
-		failure, gone := b.lossLocked(m), true
-		if failure == nil && b.hasEndedLocked(m) {
-			failure, gone = takenFailure(m), false
-		}
-		if failure == nil {
-			continue
-		}
-		if !m.record.TakenAt.IsZero() {
-			failure = takenFailure(m)
-		}
-		if b.concludeLocked(ctx, m, failure, gone) {
-			log.G(ctx).WithFields(log.Fields{"machine": name, "reason": failure.Reason}).Warn("A pod has lost its machine")
-			lost = append(lost, m)
+	for _, m := range b.members {
+		if b.settleLocked(ctx, m) || b.loseLocked(ctx, m) {
+			over = append(over, m)
 		}
 	}
 	var links []*member
@@ -168,18 +154,28 @@ func (b *backend) check(ctx context.Context) {
 	for _, m := range links {
 		b.linkTo(m)
 	}
-	for _, m := range lost {
+	for _, m := range over {
 		b.publish(m)
 	}
 }
 
-// hasEndedLocked reports whether the pod of a machine that will be taken has ended. b.mu is held.
-func (b *backend) hasEndedLocked(m *member) bool {
-	if m.record.TakenAt.IsZero() {
+// loseLocked records that a pod has lost its machine, and reports whether it has. b.mu is held.
+func (b *backend) loseLocked(ctx context.Context, m *member) bool {
+	if m.record == nil || !m.record.Given || m.record.Final != nil || m.ending || m.isReplaced() {
 		return false
 	}
-	phase := b.unitLocked(m).Phase
-	return phase == podgroup.Succeeded || phase == podgroup.Failed
+	failure := b.lossLocked(m)
+	if failure == nil {
+		return false
+	}
+	if !m.record.TakenAt.IsZero() {
+		failure = takenFailure(m)
+	}
+	if !b.concludeLocked(ctx, m, failure, true) {
+		return false
+	}
+	log.G(ctx).WithFields(log.Fields{"machine": m.machine.Name, "reason": failure.Reason}).Warn("A pod has lost its machine")
+	return true
 }
 
 // lossLocked returns why the pod of a machine has failed; nil if it has not. b.mu is held.
