@@ -47,12 +47,6 @@ func serveHealth(t *testing.T) *tlsListener {
 	return listener.(*tlsListener)
 }
 
-func (p *pendingConns) waiting() int {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.conns
-}
-
 // Everybody may ask for the node's health, but that makes nobody known: a connection
 // on which the request's body never comes counts as one that waits, and so can be
 // closed for others.
@@ -75,7 +69,7 @@ func TestAnonymousHealthRequestsStayPending(t *testing.T) {
 	}
 	// The second request has come with the first, and is not answered without its body.
 	time.Sleep(50 * time.Millisecond)
-	if got := listener.pending.waiting(); got != n {
+	if got := listener.pending.Waiting(); got != n {
 		t.Errorf("%d of %d connections count as waiting", got, n)
 	}
 }
@@ -122,7 +116,7 @@ func (l *oneConn) Accept() (net.Conn, error) {
 	return nil, net.ErrClosed
 }
 func (l *oneConn) Close() error   { close(l.closed); return nil }
-func (l *oneConn) Addr() net.Addr { return hostAddr("127.0.0.1") }
+func (l *oneConn) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)} }
 
 // deadlineConn keeps its last read deadline, for the server's goroutine.
 type deadlineConn struct {

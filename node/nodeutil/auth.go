@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
+	"github.com/virtual-kubelet/virtual-kubelet/internal/pendingconns"
 	"github.com/virtual-kubelet/virtual-kubelet/log"
 	"github.com/virtual-kubelet/virtual-kubelet/trace"
 )
@@ -233,7 +234,7 @@ func WithAuth(auth Auth, h http.Handler) http.Handler {
 			http.Error(w, message, http.StatusForbidden)
 			return
 		}
-		admit(ctx)
+		pendingconns.Admit(ctx)
 		h.ServeHTTP(w, r.WithContext(withAuthSettled(request.WithUser(ctx, caller.User))))
 	}}
 }

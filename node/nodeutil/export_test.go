@@ -22,6 +22,3 @@ func WatchPods(ctx context.Context, n *Node) {
 
 // SpecOf is the Node that n registers.
 func SpecOf(n *Node) *corev1.Node { return &n.cfg.NodeSpec }
-
-// MaxPendingConns is maxPendingConns.
-const MaxPendingConns = maxPendingConns

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apiserver/pkg/server/healthz"
 	"k8s.io/klog/v2"
 
+	"github.com/virtual-kubelet/virtual-kubelet/internal/pendingconns"
 	"github.com/virtual-kubelet/virtual-kubelet/node"
 	"github.com/virtual-kubelet/virtual-kubelet/node/api"
 )
@@ -190,7 +191,7 @@ func WithAuthExceptHealth(auth Auth, h http.Handler) http.Handler {
 	return authHandler{auth: auth, HandlerFunc: func(w http.ResponseWriter, r *http.Request) {
 		reads := r.Method == http.MethodGet || r.Method == http.MethodHead
 		if reads && openPaths[r.URL.Path] && r.URL.RawQuery == "" && !hasCredentials(r) {
-			h.ServeHTTP(w, r.WithContext(withAuthSettled(stayPending(r.Context()))))
+			h.ServeHTTP(w, r.WithContext(withAuthSettled(pendingconns.Stay(r.Context()))))
 			return
 		}
 		protected.ServeHTTP(w, r)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/virtual-kubelet/virtual-kubelet/internal/pendingconns"
 	"github.com/virtual-kubelet/virtual-kubelet/node/api"
 )
 
@@ -54,7 +55,7 @@ func (m *requestMetrics) counting(routes []api.Route, h http.Handler) http.Handl
 		known[firstPart(route.Pattern)] = true
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		admit(r.Context()) // the request was authorized
+		pendingconns.Admit(r.Context()) // the request was authorized
 		path, method := firstPart(r.URL.Path), r.Method
 		if !known[path] {
 			path = "other"

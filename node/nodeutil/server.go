@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
+	"github.com/virtual-kubelet/virtual-kubelet/internal/pendingconns"
 	"github.com/virtual-kubelet/virtual-kubelet/log"
 )
 
@@ -86,29 +87,18 @@ func listenTLS(ctx context.Context, address string, config *tls.Config) (net.Lis
 	if err != nil {
 		return nil, fmt.Errorf("cannot serve the kubelet API (another port, or port 0 for any free one, may help): %w", err)
 	}
-	pending := newPendingConns(ctx)
-	return &tlsListener{Listener: tls.NewListener(pendingListener{listener, pending}, config), plain: listener, pending: pending}, nil
-}
-
-// pendingListener takes what it accepts as pending.
-type pendingListener struct {
-	net.Listener
-	pending *pendingConns
-}
-
-func (l pendingListener) Accept() (net.Conn, error) {
-	conn, err := l.Listener.Accept()
-	if err != nil {
-		return nil, err
-	}
-	return l.pending.accept(conn), nil
+	quiet := newQuietLog()
+	pending := pendingconns.New(func(remote string) {
+		quiet.warn(ctx, "Closed a connection that no request was let in on, since too many wait", log.Fields{"remote": remote})
+	})
+	return &tlsListener{Listener: tls.NewListener(pending.Listener(listener), config), plain: listener, pending: pending}, nil
 }
 
 // tlsListener shows the address of the listener below.
 type tlsListener struct {
 	net.Listener
 	plain   net.Listener
-	pending *pendingConns
+	pending *pendingconns.Conns
 }
 
 func (l *tlsListener) Addr() net.Addr { return l.plain.Addr() }
@@ -143,7 +133,7 @@ func serve(ctx context.Context, listener net.Listener, handler http.Handler) err
 		ErrorLog:          serverLog(ctx),
 	}
 	if l, ok := listener.(*tlsListener); ok {
-		server.ConnState, server.ConnContext = l.pending.state, l.pending.context
+		server.ConnState, server.ConnContext = l.pending.State, l.pending.Context
 	}
 	stopped := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {

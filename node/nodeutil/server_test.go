@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/virtual-kubelet/virtual-kubelet/node/nodeutil"
+	"github.com/virtual-kubelet/virtual-kubelet/internal/pendingconns"
 )
 
 // TestHeadersHaveALimit that long commands are far from.
@@ -32,7 +32,7 @@ func TestHalfOpenConnectionsKeepNobodyOut(t *testing.T) {
 			conn.Close()
 		}
 	}()
-	for range nodeutil.MaxPendingConns + 50 {
+	for range pendingconns.Max + 50 {
 		conn, err := net.Dial("tcp", address)
 		if err != nil {
 			t.Fatal(err)

@@ -16,6 +16,9 @@ import (
 	"net/http"
 	"time"
 
+	"golang.org/x/time/rate"
+
+	"github.com/virtual-kubelet/virtual-kubelet/internal/pendingconns"
 	"github.com/virtual-kubelet/virtual-kubelet/log"
 	"github.com/virtual-kubelet/virtual-kubelet/providers/machine/agent"
 )
@@ -38,13 +41,23 @@ func (b *backend) serve(ctx context.Context, listener net.Listener) error {
 	h := &callHome{b, make(limiter, callers)}
 	mux := http.NewServeMux()
 	mux.Handle("POST "+agent.CertificatePath, h)
+	warned := rate.Sometimes{Interval: time.Minute}
+	// No request is let in but for as long as its answer takes: all connections are pending.
+	pending := pendingconns.New(func(remote string) {
+		warned.Do(func() {
+			log.G(ctx).WithField("remote", remote).Warn("Closed a connection of a caller that has the most, since too many wait at the port for machines")
+		})
+	})
 	server := &http.Server{
-		Handler: mux, TLSConfig: b.authority.server(), MaxHeaderBytes: maxRequest,
+		Handler: mux, TLSConfig: b.authority.server(), MaxHeaderBytes: maxRequest, ConnState: pending.State,
 		ReadHeaderTimeout: callTimeout, ReadTimeout: callTimeout, WriteTimeout: callTimeout, IdleTimeout: callTimeout,
-		ErrorLog: stdlog.New(io.Discard, "", 0), // anybody can connect, and write nonsense
+		Protocols: new(http.Protocols),
+		ErrorLog:  stdlog.New(io.Discard, "", 0), // anybody can connect, and write nonsense
 	}
+	server.Protocols.SetHTTP1(true)
+	server.SetKeepAlivesEnabled(false) // an agent asks once
 	defer context.AfterFunc(ctx, func() { _ = server.Close() })()
-	if err := server.ServeTLS(listener, "", ""); !errors.Is(err, http.ErrServerClosed) {
+	if err := server.ServeTLS(pending.Listener(listener), "", ""); !errors.Is(err, http.ErrServerClosed) {
 		return err
 	}
 	return nil

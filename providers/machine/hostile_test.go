@@ -27,6 +27,7 @@ import (
 	stats "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
+	"github.com/virtual-kubelet/virtual-kubelet/internal/pendingconns"
 	"github.com/virtual-kubelet/virtual-kubelet/node/api"
 	"github.com/virtual-kubelet/virtual-kubelet/node/nodeutil"
 	"github.com/virtual-kubelet/virtual-kubelet/podgroup"
@@ -389,6 +390,39 @@ func TestSlowCallersHoldUpNobody(t *testing.T) {
 		if status, _ := c.ask(t, nil); status != http.StatusOK {
 			t.Errorf("a machine is answered with %d", status)
 		}
+	}
+}
+
+// A caller that opens connections without end has its oldest ones closed, and nobody else.
+func TestCallersThatOpenManyConnections(t *testing.T) {
+	_, m := begun(t)
+	c := newCaller(t, m)
+	dial := func(from string) net.Conn {
+		t.Helper()
+		dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
+		conn, err := dialer.DialContext(t.Context(), "tcp", strings.TrimPrefix(c.bootstrap.URL, "https://"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = conn.Close() })
+		return conn
+	}
+	other := dial("127.0.0.1")
+	var hostile []net.Conn
+	for range pendingconns.Max + 50 {
+		hostile = append(hostile, dial("127.6.6.6"))
+	}
+	for i, conn := range hostile[:50] {
+		_ = conn.SetReadDeadline(time.Now().Add(callTimeout / 2)) // before it would be closed for its silence
+		if _, err := conn.Read(make([]byte, 1)); errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Fatalf("connection %d is open", i)
+		}
+	}
+	if err := tls.Client(other, &tls.Config{InsecureSkipVerify: true}).HandshakeContext(t.Context()); err != nil {
+		t.Errorf("the connection of another host is closed: %v", err)
+	}
+	if status, _ := c.ask(t, nil); status != http.StatusOK {
+		t.Errorf("a machine is answered with %d", status)
 	}
 }
 

@@ -1,15 +1,9 @@
-package nodeutil
+package pendingconns
 
 import (
-	"errors"
-	"io"
 	"net"
 	"net/http"
-	"strings"
 	"testing"
-	"testing/synctest"
-
-	"github.com/virtual-kubelet/virtual-kubelet/log"
 )
 
 // hostConn is a connection from somewhere, over which bytes come.
@@ -31,8 +25,8 @@ func (a hostAddr) String() string  { return string(a) + ":1234" }
 // Connections before authentication are bounded, and those of the greediest host go
 // first, the oldest before the younger ones: others are let in all the time.
 func TestPendingConnectionsAreLimited(t *testing.T) {
-	p := newPendingConns(t.Context())
-	p.maxConns, p.maxBytes = 4, 10*minPendingBytes
+	p := New(func(string) {})
+	p.maxConns, p.maxBytes = 4, 10*minBytes
 	open := func(host string) (*hostConn, net.Conn) {
 		c := &hostConn{host: host}
 		return c, p.accept(c)
@@ -55,7 +49,7 @@ func TestPendingConnectionsAreLimited(t *testing.T) {
 	// What was let in does not count, until its answer is complete.
 	for range 20 {
 		c, conn := open("10.0.0.2")
-		admit(p.context(t.Context(), conn))
+		Admit(p.Context(t.Context(), conn))
 		if c.closed {
 			t.Error("a connection whose request was let in was closed")
 		}
@@ -67,88 +61,35 @@ func TestPendingConnectionsAreLimited(t *testing.T) {
 
 // Long headers count for what they are.
 func TestPendingBytesAreLimited(t *testing.T) {
-	p := newPendingConns(t.Context())
-	p.maxConns, p.maxBytes = 100, 10*minPendingBytes
+	p := New(func(string) {})
+	p.maxConns, p.maxBytes = 100, 10*minBytes
 	small := &hostConn{host: "10.0.0.1"}
 	p.accept(small)
 	large := &hostConn{host: "10.6.6.6"}
 	conn := p.accept(large)
 	for range 20 {
-		_, _ = conn.Read(make([]byte, minPendingBytes))
+		_, _ = conn.Read(make([]byte, minBytes))
 	}
 	if !large.closed || small.closed {
 		t.Errorf("closed are the large %v, the small %v", large.closed, small.closed)
 	}
 	admitted := &hostConn{host: "10.0.0.2"}
 	conn = p.accept(admitted)
-	admit(p.context(t.Context(), conn))
+	Admit(p.Context(t.Context(), conn))
 	for range 20 {
-		_, _ = conn.Read(make([]byte, minPendingBytes))
+		_, _ = conn.Read(make([]byte, minBytes))
 	}
 	if admitted.closed {
 		t.Error("a stream was closed for what it has sent")
 	}
-	p.state(conn, http.StateIdle)
+	p.State(conn, http.StateIdle)
 	if p.conns != 2 {
 		t.Errorf("%d are pending, want 2: an idle connection is", p.conns)
 	}
 	_ = conn.Close()
 	_ = conn.Close()
-	p.state(conn, http.StateActive) // late
-	if p.conns != 1 || p.bytes != minPendingBytes || len(p.hosts) != 1 {
+	p.State(conn, http.StateActive) // late
+	if p.conns != 1 || p.bytes != minBytes || len(p.hosts) != 1 {
 		t.Errorf("%d with %d bytes of %d hosts are pending, want 1", p.conns, p.bytes, len(p.hosts))
 	}
-}
-
-// What anybody can have logged is short, and not much of it.
-func TestLinesAboutRefusedRequests(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		logged := &lines{}
-		ctx := log.WithLogger(t.Context(), logged)
-		writer := serverLog(ctx).Writer()
-		for range 1000 {
-			_, _ = io.WriteString(writer, "http: TLS handshake error from 10.0.0.1:1: "+strings.Repeat("x", 10_000)+"\n")
-		}
-		if n := len(logged.texts); n != quietLogBurst {
-			t.Errorf("%d lines of 1000 were logged at once, want %d", n, quietLogBurst)
-		}
-		refused := newQuietLog()
-		refused.warn(ctx, "Refused", log.Fields{"uri": strings.Repeat("é", 1000), "error": errors.New(strings.Repeat("y", 1000)), "status": 403})
-		for _, text := range logged.texts {
-			if len(text) > 3*maxLoggedText {
-				t.Fatalf("a line has %d bytes: %s", len(text), text)
-			}
-		}
-	})
-}
-
-// lines is a logger that keeps its lines, with their fields.
-type lines struct {
-	log.Logger
-	texts  []string
-	parent *lines
-	fields string
-}
-
-func (l *lines) WithFields(fields log.Fields) log.Logger {
-	next := &lines{parent: l, fields: l.fields}
-	for key, value := range fields {
-		next.fields += " " + key + "="
-		if text, ok := value.(string); ok {
-			next.fields += text
-		}
-	}
-	return next
-}
-func (l *lines) WithField(key string, value any) log.Logger {
-	return l.WithFields(log.Fields{key: value})
-}
-func (l *lines) Warn(args ...any) { l.Info(args...) }
-func (l *lines) Info(args ...any) {
-	root := l
-	for root.parent != nil {
-		root = root.parent
-	}
-	text, _ := args[0].(string)
-	root.texts = append(root.texts, text+l.fields)
 }
