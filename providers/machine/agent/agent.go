@@ -9,7 +9,6 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/virtual-kubelet/virtual-kubelet/log"
@@ -69,7 +68,7 @@ func Run(ctx context.Context, o Options) (err error) {
 	group, ctx := errgroup.WithContext(ctx)
 	s := server.New(ctx, provider, nodeProvider, server.Options{Name: o.Name, Version: o.Version, Node: n})
 	group.Go(func() error { return id.renew(ctx, answer) })
-	group.Go(func() error { return s.Serve(ctx, listener, grpc.Creds(credentials.NewTLS(id.server()))) })
+	group.Go(func() error { return s.Serve(ctx, listener, grpc.Creds(id.credentials())) })
 	return group.Wait()
 }
 

@@ -14,10 +14,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"strings"
 	"sync/atomic"
 	"time"
+
+	"google.golang.org/grpc/credentials"
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
 	"github.com/virtual-kubelet/virtual-kubelet/log"
@@ -52,6 +55,7 @@ type identity struct {
 	roots     *x509.CertPool
 	client    *http.Client
 	current   atomic.Pointer[tls.Certificate]
+	refused   chan struct{} // a client has refused the current one
 }
 
 func newIdentity(b Bootstrap, keyPEM []byte) (*identity, error) {
@@ -67,7 +71,7 @@ func newIdentity(b Bootstrap, keyPEM []byte) (*identity, error) {
 	if !ok {
 		return nil, errdefs.InvalidInput("the agent's key is none of ECDSA")
 	}
-	i := &identity{bootstrap: b, key: key, roots: x509.NewCertPool()}
+	i := &identity{bootstrap: b, key: key, roots: x509.NewCertPool(), refused: make(chan struct{}, 1)}
 	if !i.roots.AppendCertsFromPEM([]byte(b.CA)) {
 		return nil, errdefs.InvalidInput("the bootstrap data have no certificate in the field ca")
 	}
@@ -98,6 +102,33 @@ func (i *identity) server() *tls.Config {
 		ClientAuth:     tls.RequireAndVerifyClientCert, ClientCAs: i.roots,
 		VerifyConnection: func(state tls.ConnectionState) error { return state.PeerCertificates[0].VerifyHostname(NodeName) },
 	}
+}
+
+// credentials are those of the agent as a server, which knows when the node refuses its certificate.
+func (i *identity) credentials() credentials.TransportCredentials {
+	return serverCredentials{credentials.NewTLS(i.server()), i}
+}
+
+type serverCredentials struct {
+	credentials.TransportCredentials
+	identity *identity
+}
+
+// ServerHandshake implements credentials.TransportCredentials.
+func (c serverCredentials) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	conn, info, err := c.TransportCredentials.ServerHandshake(raw)
+	if alert, ok := errors.AsType[*net.OpError](err); ok && alert.Op == "remote error" {
+		select {
+		case c.identity.refused <- struct{}{}:
+		default:
+		}
+	}
+	return conn, info, err
+}
+
+// Clone implements credentials.TransportCredentials.
+func (c serverCredentials) Clone() credentials.TransportCredentials {
+	return serverCredentials{c.TransportCredentials.Clone(), c.identity}
 }
 
 // errRefused is the error of a node that refuses the machine for good.
@@ -185,15 +216,14 @@ func (i *identity) accept(certificate string) error {
 	return nil
 }
 
-// leastRenewal is the least time between two certificates.
-const leastRenewal = time.Second
+// leastRenewal is the least time between two certificates, and leastRefused that before one which takes
+// the place of one that was refused: anybody who can connect can do that.
+const leastRenewal, leastRefused = time.Second, time.Minute
 
 // renew keeps the certificate fresh until ctx ends.
 func (i *identity) renew(ctx context.Context, answer CertificateAnswer) error {
 	for {
-		if err := sleep(ctx, max(leastRenewal, time.Duration(answer.RenewAfterSeconds)*time.Second)); err != nil {
-			return nil
-		}
+		i.wait(ctx, max(leastRenewal, time.Duration(answer.RenewAfterSeconds)*time.Second))
 		next, err := i.obtain(ctx)
 		if ctx.Err() != nil {
 			return nil
@@ -202,5 +232,20 @@ func (i *identity) renew(ctx context.Context, answer CertificateAnswer) error {
 			return err
 		}
 		answer = next
+	}
+}
+
+// wait waits until the certificate is to be renewed, or ctx ends. That is before it expires, and when it is
+// refused: by the clock of the node it has expired if that has jumped, or was behind, or if the machine was
+// suspended, whose own clocks may have stood still.
+func (i *identity) wait(ctx context.Context, after time.Duration) {
+	least := min(after, leastRefused)
+	_ = sleep(ctx, least)
+	rest := time.NewTimer(after - least)
+	defer rest.Stop()
+	select {
+	case <-rest.C:
+	case <-i.refused:
+	case <-ctx.Done():
 	}
 }
