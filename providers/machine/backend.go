@@ -91,6 +91,7 @@ type backend struct {
 
 	notifying   sync.Mutex // units are reported in the order of their changes
 	mu          sync.Mutex
+	answering   time.Time          // since when machines can ask for certificates
 	members     map[string]*member // by name
 	generations map[types.UID]int  // of the machines of pods that have not been given to one
 	changed     chan struct{}      // closed when something has
@@ -234,6 +235,7 @@ func (b *backend) start() error {
 	}
 	b.metrics.set(b, true)
 	b.mu.Lock()
+	b.answering = time.Now() // those that have started meanwhile ask again
 	for _, r := range known {
 		r.noLaterThan(time.Now())
 		m := &member{since: r.Created, machine: Machine{Name: r.Name, Tags: r.Tags, Address: r.Address, Created: r.Created}}

@@ -222,7 +222,7 @@ func (b *backend) whyUnusableLocked(m *member) (why string, silent bool) {
 	case m.record != nil && !m.missing.IsZero() && (m.listed || age > b.cfg.BootTimeout.Duration) && time.Since(m.missing) > b.cfg.MissingTimeout.Duration:
 		why = fmt.Sprintf("machine %s is gone", name)
 	case m.spec != nil && !m.listed: // the driver is still asked for it
-	case m.record == nil && age > b.cfg.BootTimeout.Duration:
+	case m.record == nil && min(age, time.Since(b.answering)) > b.cfg.BootTimeout.Duration:
 		why, silent = fmt.Sprintf("the agent of machine %s has not asked for its certificate within %v", name, b.cfg.BootTimeout.Duration), true
 	case m.missing.IsZero() && m.machine.Address == "" && age > b.cfg.BootTimeout.Duration:
 		why = fmt.Sprintf("machine %s has had no address for %v", name, b.cfg.BootTimeout.Duration)

@@ -172,6 +172,25 @@ func TestRestartWhileAMachineStarts(t *testing.T) {
 	}
 }
 
+// A node that was away for longer than a machine may take to start does not know of those that have started
+// meanwhile: they get that time once more.
+func TestRestartLongAfterAMachineStarts(t *testing.T) {
+	w, m := begun(t)
+	w.stop()
+	w.lab.set(func() { m.Created = m.Created.Add(-time.Hour) })
+	w.start()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	if err := w.provider.CreatePod(ctx, w.pod("a")); err == nil || ctx.Err() == nil {
+		t.Fatalf("the machine is not waited for: %v", err)
+	}
+	w.lab.set(func() { w.lab.boot(m) })
+	w.run("a")
+	if w.only() != m || w.lab.made() != 1 {
+		t.Errorf("%d machines were made", w.lab.made())
+	}
+}
+
 func TestMachineThatDiesFailsItsPod(t *testing.T) {
 	w := newWorld(t).start()
 	pod := w.run("a")

@@ -294,8 +294,15 @@ func TestMachinesOfAnotherAccount(t *testing.T) {
 }
 
 // A node that begins again while a machine starts waits for it as long as for others, also if the driver
-// was asked for it long before it made it.
+// was asked for it long before it made it, or if the node was away for long.
 func TestRestartWhileTheReserveStarts(t *testing.T) {
+	for _, away := range []bool{false, true} {
+		restartWhileTheReserveStarts(t, away)
+	}
+}
+
+func restartWhileTheReserveStarts(t *testing.T, away bool) {
+	t.Helper()
 	w := reserving(t, 1)
 	w.lab.silent = true
 	w.start()
@@ -311,6 +318,9 @@ func TestRestartWhileTheReserveStarts(t *testing.T) {
 	m := w.only()
 	w.stop()
 	w.edit(m.Name, func(r *record) { r.Created = r.Created.Add(-time.Hour) })
+	if away {
+		w.lab.set(func() { m.Created = m.Created.Add(-time.Hour) })
+	}
 	w.start()
 	if _, err := w.provider.GetPods(t.Context()); err != nil {
 		t.Fatal(err)
@@ -320,6 +330,7 @@ func TestRestartWhileTheReserveStarts(t *testing.T) {
 	if got := w.hasReserve(1); got[0] != m.Name {
 		t.Errorf("%s is in reserve", got[0])
 	}
+	w.stop()
 }
 
 // The clock was ahead, and was set since: a machine that is gone is not taken to be younger than each
