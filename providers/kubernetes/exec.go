@@ -2,9 +2,7 @@ package kubernetes
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"net/url"
 
@@ -53,19 +51,7 @@ func (p *Provider) stream(ctx context.Context, namespace, podName, subresource s
 	if err != nil {
 		return fmt.Errorf("cannot connect to the remote cluster: %w", err)
 	}
-	return runStreams(ctx, executor, attach)
-}
-
-// runStreams connects a client with what the executor reaches, until that or the client ends.
-func runStreams(ctx context.Context, executor remotecommand.Executor, attach api.AttachIO) error {
-	ctx, cancel := context.WithCancel(ctx)
-	over := make(chan struct{})
-	defer close(over)
-	defer cancel()
-	streams := remotecommand.StreamOptions{Tty: attach.TTY(), TerminalSizeQueue: terminalSizes{ctx, attach.Resize()}}
-	if in := attach.Stdin(); in != nil {
-		streams.Stdin = &wholeInput{in, func() { cancel(); <-over }}
-	}
+	streams := remotecommand.StreamOptions{Stdin: attach.Stdin(), Tty: attach.TTY(), TerminalSizeQueue: terminalSizes{ctx, attach.Resize()}}
 	if out := attach.Stdout(); out != nil {
 		streams.Stdout = out
 	}
@@ -73,21 +59,6 @@ func runStreams(ctx context.Context, executor remotecommand.Executor, attach api
 		streams.Stderr = out
 	}
 	return executor.StreamWithContext(ctx, streams)
-}
-
-// wholeInput is what a client sends. If that is broken off, hangUp ends the connection on which
-// it is sent on before its reader, which would send its end, learns of that.
-type wholeInput struct {
-	io.Reader
-	hangUp func()
-}
-
-func (w *wholeInput) Read(p []byte) (int, error) {
-	n, err := w.Reader.Read(p)
-	if err != nil && !errors.Is(err, io.EOF) {
-		w.hangUp()
-	}
-	return n, err
 }
 
 func shouldFallback(err error) bool {

@@ -41,7 +41,7 @@ func (p *Provider) PortForward(ctx context.Context, namespace, pod string, port 
 		failed <- err
 	}()
 	go func() { // ends with stream, which the caller closes
-		_, _ = io.Copy(data, &wholeInput{stream, hangUp})
+		_, _ = io.Copy(data, stream)
 		_ = data.Close()
 	}()
 	if _, err = io.Copy(stream, data); err != nil && ctx.Err() == nil {
