@@ -57,7 +57,7 @@ func (b *backend) Delete(ctx context.Context, u *podgroup.Unit, grace time.Durat
 	if m.hurry == nil {
 		m.hurry = make(chan struct{})
 	}
-	l, over := m.link, m.record.Final != nil
+	l, over := m.link, m.record.Final != nil || m.machine.State == Ended
 	b.mu.Unlock()
 	switch {
 	case over || l == nil:

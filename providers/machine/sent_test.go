@@ -128,6 +128,19 @@ func TestDeletionOfAPodWhoseAnswerIsLost(t *testing.T) {
 	}
 }
 
+// A machine that may have had a pod, and has ended, has no pod whose grace period is waited for.
+func TestDeletionOfAPodWhoseMachineEndedBeforeItsAnswer(t *testing.T) {
+	w := newWorld(t).start()
+	pod := w.pod("a")
+	pod.Spec.RestartPolicy = corev1.RestartPolicyAlways
+	m := w.sentInVain(pod, true)
+	w.lab.set(func() { m.State = Ended })
+	m.stop()
+	<-m.ended
+	w.deletes(pod, longGrace)
+	w.isGone(m.Name)
+}
+
 // A pod of which it is not known whether its machine has it is not shown before it is deleted: it is
 // created again.
 func TestPodWhoseAnswerIsLostIsSentAgain(t *testing.T) {
