@@ -134,13 +134,17 @@ const maxRemovals = 50
 // remove removes nodes from the fleet, and closes their providers. A node that has not
 // ended when ctx does stays in s.nodes, so that its provider is closed later.
 func (s *nodeSet) remove(ctx context.Context, names []string, opts ...nodeutil.RemoveOption) error {
+	return s.removeEach(names, func(n *runningNode) error { return s.removeNode(ctx, n, opts) })
+}
+
+func (s *nodeSet) removeEach(names []string, remove func(*runningNode) error) error {
 	closed, errs := make([]bool, len(names)), make([]error, len(names))
 	var removing errgroup.Group
 	removing.SetLimit(maxRemovals)
 	for i, name := range names {
 		n := s.nodes[name]
 		removing.Go(func() error {
-			errs[i] = s.removeNode(ctx, n, opts)
+			errs[i] = remove(n)
 			if closed[i] = s.fleet.Node(name) == nil; closed[i] {
 				errs[i] = errors.Join(errs[i], n.close())
 			}
@@ -156,7 +160,7 @@ func (s *nodeSet) remove(ctx context.Context, names []string, opts ...nodeutil.R
 	return errors.Join(errs...)
 }
 
-// removalTimeout is how long a change of the nodes waits for the end of those that it removes.
+// removalTimeout is how long a change of the nodes waits for the end of each that it removes.
 const removalTimeout = time.Minute
 
 var errNotEnded = errors.New("what it does in the provider goes on, although it was cancelled")
@@ -164,9 +168,11 @@ var errNotEnded = errors.New("what it does in the provider goes on, although it 
 // removeInTime is remove, but one node whose provider does not return holds up neither the
 // others nor later changes. It is in s.nodes until it was removed again after it has ended.
 func (s *nodeSet) removeInTime(ctx context.Context, names []string, opts ...nodeutil.RemoveOption) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, removalTimeout, errNotEnded)
-	defer cancel()
-	return s.remove(ctx, names, opts...)
+	return s.removeEach(names, func(n *runningNode) error {
+		ctx, cancel := context.WithTimeoutCause(ctx, removalTimeout, errNotEnded)
+		defer cancel()
+		return s.removeNode(ctx, n, opts)
+	})
 }
 
 // removeNode asks the fleet to remove a node, once, and waits for its end; not again in a later
