@@ -60,6 +60,7 @@ type backend struct {
 // that is created twice is two jobs. So it is looked for before, and not before statuses
 // show what an earlier try has left.
 func (b *backend) Create(ctx context.Context, r *podgroup.Request) (podgroup.Unit, error) {
+	wait := b.untilStatusesAreClear(r.Pod) // before the look-up: one that began earlier may show what was before
 	found, err := b.lookUp(ctx, r.Pod)
 	if err != nil && rest.StatusOf(err) != http.StatusNotFound {
 		return podgroup.Unit{}, err
@@ -67,7 +68,7 @@ func (b *backend) Create(ctx context.Context, r *podgroup.Request) (podgroup.Uni
 	if len(found) > 0 {
 		return found[0], nil
 	}
-	if wait := b.untilStatusesAreClear(r.Pod); wait > 0 {
+	if wait > 0 {
 		return podgroup.Unit{}, errdefs.AsRetryAfter(errors.New("an earlier creation of the pod may have happened: looking for it first"), min(wait, statusLag))
 	}
 	request := b.request(r)

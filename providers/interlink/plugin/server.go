@@ -357,12 +357,22 @@ func (s *Server) remove(r *record) {
 		}
 		found, err := s.podStatus(ctx, pod)
 		if errdefs.IsNotFound(err) || err == nil && hasEnded(found) {
-			if err = s.cluster.drop(r); err == nil {
+			if err = s.drop(ctx, r); err == nil {
 				return
 			}
 			log.G(ctx).WithError(err).Warn("Cannot forget a pod that is gone")
 		}
 	}
+}
+
+// drop forgets a pod, and not while a request is about it, which would store it again.
+func (s *Server) drop(ctx context.Context, r *record) error {
+	unlock, err := s.lock(ctx, string(r.Pod.UID))
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	return s.cluster.drop(r)
 }
 
 func (s *Server) deleteOnce(ctx context.Context, pod *corev1.Pod) error {
