@@ -2,6 +2,7 @@ package kubernetes
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
@@ -40,6 +41,9 @@ func (p *Provider) addEphemeral(ctx context.Context, name types.NamespacedName, 
 	}
 	if err != nil && ctx.Err() == nil && !errdefs.IsConflict(err) {
 		p.recordEvent(local, corev1.EventTypeWarning, node.ReasonProviderUpdateFailed, err.Error())
+		if p.service != nil && errors.Is(err, errNoSubresource) {
+			return nil // and it will have none
+		}
 	}
 	return err
 }

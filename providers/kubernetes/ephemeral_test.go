@@ -147,7 +147,7 @@ func TestEphemeralContainersAreAddedAfterARestart(t *testing.T) {
 // An ephemeral container is not started a second time in another remote pod, also if that
 // replaces one that was lost while no provider was running.
 func TestEphemeralContainersOfAPodThatIsReplaced(t *testing.T) {
-	for _, lost := range []bool{false, true} {
+	for _, lost := range []int{-1, 0, 1} { // the remote pod that is lost unseen
 		synctest.Test(t, func(t *testing.T) {
 			remote := newRemote()
 			r := newRig(t, "evicted: restart\n", remote)
@@ -163,16 +163,16 @@ func TestEphemeralContainersOfAPodThatIsReplaced(t *testing.T) {
 				running(far)
 				far.Status.EphemeralContainerStatuses = []corev1.ContainerStatus{{Name: "one-off", State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{}}}}
 			})
-			if lost {
-				pod = pod.DeepCopy()
-				pod.Status = r.last()
-				if err := r.Close(); err != nil {
-					t.Fatal(err)
-				}
-			}
 			for attempt := range 2 {
+				if attempt == lost {
+					pod = pod.DeepCopy()
+					pod.Status = r.last()
+					if err := r.Close(); err != nil {
+						t.Fatal(err)
+					}
+				}
 				r.remove(r.remotePod(pod))
-				if lost && attempt == 0 {
+				if attempt == lost {
 					r = newRig(t, "evicted: restart\n", remote, pod)
 					if _, err := r.GetPodByUID(t.Context(), pod.Namespace, pod.Name, pod.UID); err != nil {
 						t.Fatal(err)
@@ -190,8 +190,33 @@ func TestEphemeralContainersOfAPodThatIsReplaced(t *testing.T) {
 			}
 			far := r.remotePod(pod)
 			if names := far.Spec.EphemeralContainers; len(names) != 1 || names[0].Name != "next" || far.Labels["color"] != "red" {
-				t.Errorf("lost: %t; the remote pod has %+v", lost, names)
+				t.Errorf("lost: %d; the remote pod has %+v", lost, names)
 			}
 		})
 	}
+}
+
+// In a remote pod that an earlier version has made in place of another no ephemeral container is
+// started: which of them ran is not known.
+func TestEphemeralContainersOfAnEarlierVersion(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		remote := newRemote()
+		r := newRig(t, "evicted: restart\n", remote)
+		pod := named("one")
+		r.create(pod)
+		r.change(r.remotePod(pod), func(far *corev1.Pod) {
+			running(far)
+			far.Annotations[translate.AnnotationRestarts] = `{"main":1}`
+		})
+		if err := r.Close(); err != nil {
+			t.Fatal(err)
+		}
+		pod = pod.DeepCopy()
+		pod.Spec.EphemeralContainers = []corev1.EphemeralContainer{ephemeral("one-off")}
+		r = newRig(t, "evicted: restart\n", remote, pod)
+		time.Sleep(time.Minute)
+		if far := r.remotePod(pod); len(far.Spec.EphemeralContainers) != 0 {
+			t.Errorf("the remote pod has %+v", far.Spec.EphemeralContainers)
+		}
+	})
 }

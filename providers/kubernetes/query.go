@@ -116,7 +116,7 @@ func (p *Provider) adoptPod(local, remote *corev1.Pod) {
 		return
 	}
 	p.reflector.AdoptPod(local, remote)
-	if !isStandIn(remote) && len(translate.MissingEphemeral(local, remote)) > 0 {
+	if !isStandIn(remote) && translate.HasEphemeralRecord(remote) && len(translate.MissingEphemeral(local, remote)) > 0 {
 		p.addEphemeralLater(local)
 	}
 }

@@ -417,6 +417,32 @@ func TestServiceWithoutResize(t *testing.T) {
 	})
 }
 
+// A service without a subresource for ephemeral containers is asked for that once.
+func TestServiceWithoutEphemeralContainers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		remote := newRemote()
+		r := newServiceRig(t, newHome("home"), remote, nil)
+		asked := 0
+		remote.PrependReactor("patch", "pods", func(action clienttesting.Action) (bool, runtime.Object, error) {
+			if action.GetSubresource() != "ephemeralcontainers" {
+				return false, nil, nil
+			}
+			asked++
+			return true, nil, apierrors.NewGenericServerResponse(http.StatusNotFound, "patch", schema.GroupResource{}, "", "API not found", 0, true)
+		})
+		pod := named("one")
+		pod.Spec.EphemeralContainers = []corev1.EphemeralContainer{ephemeral("debug")}
+		r.setHomePod(pod)
+		if err := r.CreatePod(t.Context(), pod); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Hour)
+		if asked != 1 {
+			t.Errorf("it was asked %d times", asked)
+		}
+	})
+}
+
 // A pod of a service need not show its node, and what the service adds to pods is not sent back.
 func TestPodsThatAServiceChanges(t *testing.T) {
 	remote := &corev1.Pod{}

@@ -95,6 +95,10 @@ func (p *Provider) podAgain(ctx context.Context, local, remote *corev1.Pod) (*co
 		return nil, fmt.Errorf("cannot copy what the pod needs to the remote cluster: %v", err)
 	}
 	translate.AddRestarts(next, &local.Status)
+	if isStandIn(remote) { // which of them it had is not known: none is to run twice
+		remote = remote.DeepCopy()
+		remote.Spec.EphemeralContainers = local.Spec.EphemeralContainers
+	}
 	translate.RecordEphemeral(next, remote)
 	return next, nil
 }

@@ -51,7 +51,13 @@ func addedEphemeral(remote *corev1.Pod) (names []string) {
 // RecordEphemeral records on a remote pod the ephemeral containers of last, which it
 // replaces.
 func RecordEphemeral(next, last *corev1.Pod) {
-	if names := addedEphemeral(last); len(names) > 0 {
-		next.Annotations[AnnotationEphemeral] = strings.Join(names, ",")
-	}
+	next.Annotations[AnnotationEphemeral] = strings.Join(addedEphemeral(last), ",")
+}
+
+// HasEphemeralRecord reports whether it is known which ephemeral containers a remote pod and
+// those that it has replaced had: versions before this record kept none.
+func HasEphemeralRecord(remote *corev1.Pod) bool {
+	_, recorded := remote.Annotations[AnnotationEphemeral]
+	_, replaces := remote.Annotations[AnnotationRestarts]
+	return recorded || !replaces
 }
