@@ -27,20 +27,21 @@ func (e *Engine) runHook(ctx context.Context, pod *corev1.Pod, seen *runtimeView
 // preStopHook is a preStop hook that was started. If its container is to end for another
 // reason meanwhile, or sooner, it is neither broken off nor run again.
 type preStopHook struct {
-	cancel context.CancelFunc
-	over   chan struct{} // closed when it has ended
+	end  *time.Timer   // ends it
+	over chan struct{} // closed when it has ended
 }
 
-// startPreStop starts the preStop hook of a container, which ends by the given time, or
-// with the engine. Its failure is nothing but an event, which leaves out the command and
+// startPreStop starts the preStop hook of a container, which ends by the given time, or the
+// one of the last wait, or with the engine. Its failure is nothing but an event, which leaves out the command and
 // what it has printed, as a kubelet does: both may have secrets.
 func (w *worker) startPreStop(ctx context.Context, pod *corev1.Pod, seen *runtimeView, c *corev1.Container, inc *container, by time.Time) *preStopHook {
-	ctx, cancel := context.WithDeadline(context.WithoutCancel(ctx), by)
-	hook := &preStopHook{cancel: cancel, over: make(chan struct{})}
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	hook := &preStopHook{end: time.AfterFunc(time.Until(by), cancel), over: make(chan struct{})}
 	detach := context.AfterFunc(w.engine.ctx, cancel)
 	w.engine.running.Go(func() {
 		defer close(hook.over)
 		defer cancel()
+		defer hook.end.Stop()
 		defer detach()
 		err := w.engine.runHook(ctx, pod, seen, c, inc, c.Lifecycle.PreStop)
 		if err != nil && w.engine.ctx.Err() == nil {
@@ -57,16 +58,11 @@ func (h *preStopHook) wait(ctx context.Context, by time.Time) error {
 	if h == nil {
 		return nil
 	}
-	grace := time.NewTimer(time.Until(by))
-	defer grace.Stop()
+	h.end.Reset(time.Until(by))
 	select {
 	case <-h.over:
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
-	case <-grace.C:
-		h.cancel()
-		<-h.over
-		return nil
 	}
 }

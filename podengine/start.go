@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"time"
 
@@ -139,19 +140,58 @@ func (w *worker) prepareVolumes(ctx context.Context, pod *corev1.Pod) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	w.volumeWarnings(pod, err)
+	w.volumeWarnings(pod, err, nil)
 	if err != nil {
 		return err
 	}
 	w.mounted = true
-	if w.refresh = w.engine.volumes.Due(pod.UID); w.refresh.IsZero() {
-		w.refresh = time.Now().Add(24 * time.Hour)
-	}
+	w.refreshWhenDue(pod)
 	return nil
 }
 
-// volumeWarnings warns of the volumes that could not be set up.
-func (w *worker) volumeWarnings(pod *corev1.Pod, err error) {
+// prepareMore sets up volumes that an ephemeral container is the first to mount. Those that others
+// have mounted are neither touched nor waited for.
+func (w *worker) prepareMore(ctx context.Context, pod *corev1.Pod, volumes []string) error {
+	err := w.engine.volumes.PrepareMore(ctx, pod, volumes)
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	w.volumeWarnings(pod, err, volumes)
+	w.refreshWhenDue(pod)
+	return err
+}
+
+// mountsFirst returns the volumes that an ephemeral container is the first to mount.
+func mountsFirst(pod *corev1.Pod, seen *runtimeView, k kind, c *corev1.Container) (volumes []string) {
+	if k != ephemeralKind {
+		return nil
+	}
+	there := map[string]bool{}
+	eachContainer(pod, func(k kind, other *corev1.Container) {
+		if k != ephemeralKind || seen.newest(other.Name) != nil {
+			for i := range other.VolumeMounts {
+				there[other.VolumeMounts[i].Name] = true
+			}
+		}
+	})
+	for i := range c.VolumeMounts {
+		if name := c.VolumeMounts[i].Name; !there[name] {
+			volumes = append(volumes, name)
+		}
+	}
+	return volumes
+}
+
+// refreshWhenDue sets when the contents of the pod's volumes are refreshed next.
+func (w *worker) refreshWhenDue(pod *corev1.Pod) {
+	if w.refresh = w.engine.volumes.Due(pod.UID); w.refresh.IsZero() {
+		w.refresh = time.Now().Add(24 * time.Hour)
+	}
+}
+
+// volumeWarnings warns of the volumes that could not be set up, of those that were tried: all
+// if none is named.
+func (w *worker) volumeWarnings(pod *corev1.Pod, err error, tried []string) {
 	failed := map[string]error{}
 	var failures volume.Failures
 	if errors.As(err, &failures) { // there are no other errors
@@ -161,6 +201,9 @@ func (w *worker) volumeWarnings(pod *corev1.Pod, err error) {
 	}
 	for i := range pod.Spec.Volumes {
 		name := pod.Spec.Volumes[i].Name
+		if tried != nil && !slices.Contains(tried, name) {
+			continue
+		}
 		w.check(pod, "volume "+name, eventMountFailed, "", failed[name])
 	}
 }
@@ -172,10 +215,12 @@ func (w *worker) startContainer(ctx context.Context, pod *corev1.Pod, seen *runt
 	if c == nil || seen.sandbox() == nil {
 		return nil
 	}
-	// An ephemeral container comes later, and may be the first to mount a volume.
-	mountsMore := k == ephemeralKind && len(c.VolumeMounts) > 0
-	if !w.mounted || mountsMore { // the former after a restart of this process
+	if !w.mounted { // after a restart of this process
 		if err := w.prepareVolumes(ctx, pod); err != nil {
+			return err
+		}
+	} else if volumes := mountsFirst(pod, seen, k, c); len(volumes) > 0 {
+		if err := w.prepareMore(ctx, pod, volumes); err != nil {
 			return err
 		}
 	}

@@ -278,7 +278,9 @@ func TestEphemeralContainers(t *testing.T) {
 // An ephemeral container may mount what no container of the pod has mounted so far.
 func TestEphemeralContainersMountVolumes(t *testing.T) {
 	inBubble(t, func(r *rig) {
-		pod := makePod("a", func(p *corev1.Pod) { p.Spec.Volumes = []corev1.Volume{{Name: "scratch"}, configMapVolume("cm")} })
+		pod := makePod("a", func(p *corev1.Pod) {
+			p.Spec.Volumes = []corev1.Volume{{Name: "scratch"}, configMapVolume("cm"), {Name: "other"}}
+		})
 		r.create(pod)
 		pod = pod.DeepCopy()
 		pod.Spec.EphemeralContainers = []corev1.EphemeralContainer{{EphemeralContainerCommon: corev1.EphemeralContainerCommon{
@@ -295,9 +297,15 @@ func TestEphemeralContainersMountVolumes(t *testing.T) {
 		r.runtime.exit(r.runtime.newest("a").Id, 1)
 		r.after(time.Minute)
 		r.wantState(pod, "Running a=ready#1 debug=running more=ContainerCreating") // others are not held up
+		pod = pod.DeepCopy()
+		pod.Spec.EphemeralContainers = append(pod.Spec.EphemeralContainers, corev1.EphemeralContainer{EphemeralContainerCommon: corev1.EphemeralContainerCommon{
+			Name: "last", Image: "debug:1", VolumeMounts: []corev1.VolumeMount{{Name: "other", MountPath: "/other"}, {Name: "scratch", MountPath: "/scratch"}},
+		}})
+		r.update(pod)
+		r.wantState(pod, "Running a=ready#1 debug=running more=ContainerCreating last=running")
 		r.objects.put("cm", nil)
 		r.after(0)
-		r.wantState(pod, "Running a=ready#1 debug=running more=running")
+		r.wantState(pod, "Running a=ready#1 debug=running more=running last=running")
 	})
 }
 

@@ -222,6 +222,26 @@ func TestPreStopHooksRunOnce(t *testing.T) {
 	}
 }
 
+// A preStop hook that runs has as long as its container, if that gets longer.
+func TestPreStopHookOfALongerGracePeriod(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		began := r.countHooks(100 * time.Second)
+		pod := makePod("a", withPreStop)
+		r.create(pod)
+		r.runtime.did()
+		killed := pod.DeepCopy()
+		killed.Spec.Containers[0].Image = "image:2"
+		r.update(killed)
+		r.after(10 * time.Second)
+		r.delete(pod, 300)
+		r.after(90 * time.Second)
+		r.wantGone(pod)
+		if calls, n, failed := r.runtime.did(), began(), r.events.count("FailedPreStopHook"); slices.Index(calls, "StopContainer a 210") != 0 || n != 1 || failed != 0 {
+			t.Errorf("calls are %q; the hook began %d times, and failed %d times", calls, n, failed)
+		}
+	})
+}
+
 // A preStop hook ends with the engine, and is run again by the next.
 func TestPreStopHooksEndWithTheEngine(t *testing.T) {
 	inBubble(t, func(r *rig) {

@@ -26,7 +26,7 @@ func (w *worker) refreshVolumes(ctx context.Context, pod *corev1.Pod, seen *runt
 	}
 	due, err := w.engine.volumes.Refresh(ctx, pod)
 	if ctx.Err() == nil {
-		w.volumeWarnings(pod, err)
+		w.volumeWarnings(pod, err, nil)
 	}
 	if due.IsZero() {
 		due = never

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -40,6 +41,15 @@ const (
 // or some time later.
 func (m *Manager) Prepare(ctx context.Context, pod *corev1.Pod) error {
 	_, err := m.setUp(ctx, pod, func(*corev1.Volume) bool { return true })
+	return err
+}
+
+// PrepareMore is Prepare for some volumes of a pod alone, by their names: those that an
+// ephemeral container is the first to mount. The others are there, and in use.
+func (m *Manager) PrepareMore(ctx context.Context, pod *corev1.Pod, volumes []string) error {
+	before := m.Due(pod.UID)
+	due, err := m.setUp(ctx, pod, func(v *corev1.Volume) bool { return slices.Contains(volumes, v.Name) })
+	m.withState(pod.UID, func(s *state) { s.due = earliest(due, before) })
 	return err
 }
 
