@@ -2,6 +2,7 @@ package podcgroup
 
 import (
 	"cmp"
+	"errors"
 	"os"
 	"path"
 	"sync"
@@ -31,7 +32,12 @@ func (host) set(driver Driver, group name, l limits) error {
 	if err := m.Apply(nobody); err != nil {
 		return err
 	}
-	return m.Set(config.Resources)
+	err = m.Set(config.Resources)
+	if err != nil && config.Resources.Memory > 0 { // which may be in use: the rest holds all the same
+		config.Resources.Memory, config.Resources.MemoryCheckBeforeUpdate = 0, false
+		err = errors.Join(err, m.Set(config.Resources))
+	}
+	return err
 }
 
 func (host) remove(driver Driver, group name) error {
