@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -422,12 +423,12 @@ func TestServiceWithoutEphemeralContainers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		remote := newRemote()
 		r := newServiceRig(t, newHome("home"), remote, nil)
-		asked := 0
+		var asked atomic.Int32
 		remote.PrependReactor("patch", "pods", func(action clienttesting.Action) (bool, runtime.Object, error) {
 			if action.GetSubresource() != "ephemeralcontainers" {
 				return false, nil, nil
 			}
-			asked++
+			asked.Add(1)
 			return true, nil, apierrors.NewGenericServerResponse(http.StatusNotFound, "patch", schema.GroupResource{}, "", "API not found", 0, true)
 		})
 		pod := named("one")
@@ -437,8 +438,8 @@ func TestServiceWithoutEphemeralContainers(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Hour)
-		if asked != 1 {
-			t.Errorf("it was asked %d times", asked)
+		if n := asked.Load(); n != 1 {
+			t.Errorf("it was asked %d times", n)
 		}
 	})
 }
