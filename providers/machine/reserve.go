@@ -333,8 +333,10 @@ func (b *backend) makeInReserve(ctx context.Context, m *member) {
 	}
 	b.mu.Lock()
 	spec := m.spec
+	// A pod may have been refused since this began.
+	isOfAPod := slices.ContainsFunc(b.kinds, func(k kind) bool { return k.key == m.machine.Tags[tagReserve] && b.refusesPodLocked(&k) })
 	b.mu.Unlock()
-	if spec == nil || !b.mayBegin() {
+	if spec == nil || isOfAPod || !b.mayBegin() {
 		return
 	}
 	late, cancel := context.WithTimeoutCause(ctx, creationTimeout, errors.New("the driver has not made it in "+creationTimeout.String()))

@@ -112,6 +112,12 @@ func TestReserveLeavesAQuotaToPods(t *testing.T) {
 	if err := w.provider.CreatePod(t.Context(), b); err == nil || !strings.Contains(err.Error(), "quota") {
 		t.Fatalf("the pod is created: %v", err)
 	}
+	w.eventually("no try is under way that began before", func() error {
+		if n := len(w.backend.inReserve); n > 0 {
+			return fmt.Errorf("there are %d", n)
+		}
+		return nil
+	})
 	w.lab.kill(w.machineOf(a).Name)
 	w.never("another one is made for the reserve", func() bool { return len(w.lab.all()) != 0 })
 	w.runPod(b, corev1.RestartPolicyNever)
