@@ -18,18 +18,25 @@ func named(name string) func(*coordinationv1.Lease) bool {
 
 // What somebody deletes is made again by who has it, and nothing moves.
 func TestDeletedLeasesStayWithTheirHolders(t *testing.T) {
+	stayWithTheirHolders(t, 5, (*world).delete)
+}
+
+// stayWithTheirHolders checks that nothing moves when something is done to leases, again and again, and
+// that all can be found in the end.
+func stayWithTheirHolders(t *testing.T, seed uint64, change func(w *world, which func(*coordinationv1.Lease) bool) int) {
+	t.Helper()
 	for name, which := range map[string]func(*coordinationv1.Lease) bool{
 		"all": anyLease, "of shards": ofShards, "of processes": ofProcesses, "one": named("vk-shard-3"),
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, 6, 5)
+				w := newWorld(t, 6, seed)
 				a, b, c := w.join("a"), w.join("b"), w.join("c")
 				pass(time.Minute)
 				moves := w.moves
 				for range 20 {
-					if w.delete(which) == 0 {
-						t.Error("there is nothing to delete")
+					if change(w, which) == 0 {
+						t.Error("there is nothing to change")
 					}
 					pass(8*time.Second + time.Duration(w.intn(4000))*time.Millisecond)
 				}
@@ -37,6 +44,7 @@ func TestDeletedLeasesStayWithTheirHolders(t *testing.T) {
 				if w.moves != moves {
 					t.Errorf("%d shards have moved", w.moves-moves)
 				}
+				w.wantLabels()
 				for _, p := range []*process{a, b, c} {
 					p.end()
 				}

@@ -14,32 +14,7 @@ import (
 
 // Leases that lose their label get it back from who has them, and nothing moves.
 func TestUnlabelledLeasesStayWithTheirHolders(t *testing.T) {
-	for name, which := range map[string]func(*coordinationv1.Lease) bool{
-		"all": anyLease, "of shards": ofShards, "of processes": ofProcesses, "one": named("vk-shard-3"),
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, 6, 9)
-				a, b, c := w.join("a"), w.join("b"), w.join("c")
-				pass(time.Minute)
-				moves := w.moves
-				for range 20 {
-					if w.unlabel(which) == 0 {
-						t.Error("no lease has a label")
-					}
-					pass(8*time.Second + time.Duration(w.intn(4000))*time.Millisecond)
-				}
-				w.wantBalance("at the end", a, b, c)
-				if w.moves != moves {
-					t.Errorf("%d shards have moved", w.moves-moves)
-				}
-				w.wantLabels()
-				for _, p := range []*process{a, b, c} {
-					p.end()
-				}
-			})
-		})
-	}
+	stayWithTheirHolders(t, 9, (*world).unlabel)
 }
 
 // Those of a process that was killed are taken once they have expired.
