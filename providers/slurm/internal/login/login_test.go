@@ -172,7 +172,7 @@ func TestReadOnlyDirectories(t *testing.T) {
 // known by its state.
 func TestDirectoriesOfOthers(t *testing.T) {
 	if os.Geteuid() != 0 {
-		t.Skip("only root makes directories of others")
+		t.Fatal("only root makes directories of others: run this test as root")
 	}
 	p := newPlace(t, "", 0)
 	p.withoutPrivileges()
