@@ -63,10 +63,12 @@ func TestASlowCreation(t *testing.T) {
 	}
 }
 
-// A creation that was lost with its answer is made again, when it cannot happen any more.
+// A creation that was lost with its answer is made again, when it cannot happen any more: what was
+// asked before does not show that.
 func TestACreationThatIsLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		world, lost := grouptest.New(time.Second), true
+		var statusTakes time.Duration
 		server := &interlinktest.Server{}
 		server.Plugin = &http.Client{Transport: grouptest.Serve(t, &interlinktest.Plugin{World: world}).Transport(t)}
 		losing := grouptest.Serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -74,6 +76,9 @@ func TestACreationThatIsLost(t *testing.T) {
 				lost = false
 				w.WriteHeader(http.StatusGatewayTimeout)
 				return
+			}
+			if r.URL.Path == "/status" {
+				time.Sleep(statusTakes)
 			}
 			server.ServeHTTP(w, r)
 		}))
@@ -89,9 +94,11 @@ func TestACreationThatIsLost(t *testing.T) {
 			t.Fatal("a creation without an answer succeeds")
 		}
 		time.Sleep(unansweredLag - time.Second)
+		statusTakes = 10 * time.Second
 		if _, ok := errdefs.RetryAfter(p.CreatePod(t.Context(), pod)); !ok || len(world.Units(nil)) != 0 {
 			t.Errorf("the pod is created again while it may still be created")
 		}
+		statusTakes = 0
 		time.Sleep(time.Second)
 		if err := p.CreatePod(t.Context(), pod); err != nil || len(world.Units(nil)) != 1 {
 			t.Errorf("there are %d jobs: %v", len(world.Units(nil)), err)
