@@ -25,7 +25,7 @@ func (r *nodeRig) restrict() (refusals func() int) {
 		refused++
 		return true, nil, apierrors.NewForbidden(fakeapi.Nodes.GroupResource(), "vk", errors.New(why))
 	}
-	r.api.PrependReactor("*", "nodes", func(action clienttesting.Action) (bool, runtime.Object, error) {
+	fakeapi.React(&r.api.Fake, "*", "nodes", func(action clienttesting.Action) (bool, runtime.Object, error) {
 		var changed corev1.Node
 		var fields map[string]map[string]any
 		switch action := action.(type) {

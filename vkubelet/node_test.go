@@ -12,6 +12,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
+	"github.com/virtual-kubelet/virtual-kubelet/internal/fakeapi"
 )
 
 func newNodeObject() *corev1.Node {
@@ -21,7 +22,7 @@ func newNodeObject() *corev1.Node {
 func TestNodeRegistersAndRenewsItsLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := fake.NewClientset()
-		client.PrependReactor("create", "nodes", giveUID)
+		fakeapi.React(&client.Fake, "create", "nodes", giveUID)
 		leases := client.CoordinationV1().Leases(corev1.NamespaceNodeLease)
 		template := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"team": "blue"}}}
 		template.Spec.LeaseDurationSeconds = ptr.To[int32](80)

@@ -17,6 +17,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
+	"github.com/virtual-kubelet/virtual-kubelet/internal/fakeapi"
 )
 
 // giveUID does what the API server does and the fake does not.
@@ -47,7 +48,7 @@ func TestUpdateNodeLease(t *testing.T) {
 func TestUpdateNodeLeaseAfterAConflict(t *testing.T) {
 	there := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: "node", Namespace: corev1.NamespaceNodeLease, ResourceVersion: "9", Labels: map[string]string{"foreign": "yes"}}}
 	client := fake.NewClientset(there)
-	client.PrependReactor("update", "leases", func(action clienttesting.Action) (bool, runtime.Object, error) {
+	fakeapi.React(&client.Fake, "update", "leases", func(action clienttesting.Action) (bool, runtime.Object, error) {
 		if action.(clienttesting.UpdateAction).GetObject().(*coordinationv1.Lease).ResourceVersion != "9" {
 			return true, nil, apierrors.NewConflict(schema.GroupResource{Resource: "leases"}, "node", errors.New("too old"))
 		}
@@ -69,7 +70,7 @@ func TestUpdateNodeLeaseAfterAConflict(t *testing.T) {
 
 func TestUpdateNodeLeaseReportsWhatTheAPISays(t *testing.T) {
 	client := fake.NewClientset()
-	client.PrependReactor("*", "leases", func(clienttesting.Action) (bool, runtime.Object, error) {
+	fakeapi.React(&client.Fake, "*", "leases", func(clienttesting.Action) (bool, runtime.Object, error) {
 		return true, nil, apierrors.NewForbidden(schema.GroupResource{Resource: "leases"}, "node", nil)
 	})
 	leases := client.CoordinationV1().Leases(corev1.NamespaceNodeLease)

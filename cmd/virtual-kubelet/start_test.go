@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 
+	"github.com/virtual-kubelet/virtual-kubelet/internal/fakeapi"
 	"github.com/virtual-kubelet/virtual-kubelet/node"
 	"github.com/virtual-kubelet/virtual-kubelet/node/nodeutil"
 )
@@ -68,7 +69,7 @@ func TestWhatKeepsTheNodeFromStartingIsNamed(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				client := fake.NewSimpleClientset()
-				client.PrependReactor("*", "*", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, c.answer })
+				fakeapi.React(&client.Fake, "*", "*", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, c.answer })
 				var o options
 				o.nodeName, o.provider, o.startupTimeout, o.identity = "vk", "mock", 5*time.Second, node.Identity{ID: "a"}
 				v := &virtualNode{options: &o, client: client}

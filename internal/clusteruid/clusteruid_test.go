@@ -17,13 +17,14 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
+	"github.com/virtual-kubelet/virtual-kubelet/internal/fakeapi"
 )
 
 // newCluster is one whose namespace kube-system has the UID "here", and that answers
 // with what err returns.
 func newCluster(err func() error) *fake.Clientset {
 	client := fake.NewClientset(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: metav1.NamespaceSystem, UID: "here"}})
-	client.PrependReactor("get", "namespaces", func(clienttesting.Action) (bool, runtime.Object, error) {
+	fakeapi.React(&client.Fake, "get", "namespaces", func(clienttesting.Action) (bool, runtime.Object, error) {
 		err := err()
 		return err != nil, nil, err
 	})

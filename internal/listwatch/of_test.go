@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 
+	"github.com/virtual-kubelet/virtual-kubelet/internal/fakeapi"
 	"github.com/virtual-kubelet/virtual-kubelet/internal/listwatch"
 )
 
@@ -22,7 +23,7 @@ func TestServicesOfAFactorySitOutAnOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := fake.NewSimpleClientset(&corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "db"}})
 		var away atomic.Bool
-		client.PrependReactor("list", "services", func(clienttesting.Action) (bool, runtime.Object, error) {
+		fakeapi.React(&client.Fake, "list", "services", func(clienttesting.Action) (bool, runtime.Object, error) {
 			return away.Load(), nil, errors.New("connection refused")
 		})
 		away.Store(true)

@@ -17,6 +17,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
+	"github.com/virtual-kubelet/virtual-kubelet/internal/fakeapi"
 	"github.com/virtual-kubelet/virtual-kubelet/node/nodetest"
 )
 
@@ -260,7 +261,7 @@ func TestTheNewerNamesakeIsNoOrphan(t *testing.T) {
 		r.handler = r.provider.ByUID()
 		behind := r.api.AddPod(aPod("web"))
 		newer := aPod("web", func(p *corev1.Pod) { p.UID = "newer" })
-		r.api.PrependReactor("get", "pods", func(clienttesting.Action) (bool, runtime.Object, error) { return true, newer, nil })
+		fakeapi.React(&r.api.Fake, "get", "pods", func(clienttesting.Action) (bool, runtime.Object, error) { return true, newer, nil })
 		r.provider.Hold(newer, corev1.PodRunning)
 		r.start()
 		pass(time.Hour)

@@ -25,6 +25,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
+	"github.com/virtual-kubelet/virtual-kubelet/internal/fakeapi"
 	"github.com/virtual-kubelet/virtual-kubelet/internal/podobjects"
 )
 
@@ -272,7 +273,7 @@ func TestFailuresAreReportedAndPass(t *testing.T) {
 			bubble(t, func(r *rig) {
 				var failing atomic.Bool
 				failing.Store(true)
-				r.client.PrependReactor("list", "configmaps", func(clienttesting.Action) (bool, runtime.Object, error) {
+				fakeapi.React(&r.client.Fake, "list", "configmaps", func(clienttesting.Action) (bool, runtime.Object, error) {
 					return failing.Load(), nil, failure
 				})
 				r.Follow(podWith("a", "paint"))
@@ -304,7 +305,7 @@ func TestAbsenceIsReportedAfterFailures(t *testing.T) {
 	bubble(t, func(r *rig) {
 		var failing atomic.Bool
 		failing.Store(true)
-		r.client.PrependReactor("list", "configmaps", func(clienttesting.Action) (bool, runtime.Object, error) {
+		fakeapi.React(&r.client.Fake, "list", "configmaps", func(clienttesting.Action) (bool, runtime.Object, error) {
 			return failing.Load(), nil, apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, "paint", nil)
 		})
 		r.Follow(podWith("a", "paint"))
@@ -323,7 +324,7 @@ func TestAbsenceIsReportedAfterFailures(t *testing.T) {
 // it was not found. That is nothing about the object.
 func TestListThatIsNotFoundIsNoMissingObject(t *testing.T) {
 	bubble(t, func(r *rig) {
-		r.client.PrependReactor("list", "configmaps", func(clienttesting.Action) (bool, runtime.Object, error) {
+		fakeapi.React(&r.client.Fake, "list", "configmaps", func(clienttesting.Action) (bool, runtime.Object, error) {
 			return true, nil, apierrors.NewGenericServerResponse(404, "list", schema.GroupResource{Resource: "configmaps"}, "", "404 page not found", 0, true)
 		})
 		r.Follow(podWith("a", "paint"))
@@ -338,7 +339,7 @@ func TestListThatIsNotFoundIsNoMissingObject(t *testing.T) {
 func TestForbiddenObjectsAreAskedForLessAndLess(t *testing.T) {
 	bubble(t, func(r *rig) {
 		var requests atomic.Int32
-		r.client.PrependReactor("list", "configmaps", func(clienttesting.Action) (bool, runtime.Object, error) {
+		fakeapi.React(&r.client.Fake, "list", "configmaps", func(clienttesting.Action) (bool, runtime.Object, error) {
 			requests.Add(1)
 			return true, nil, apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, "paint", nil)
 		})
@@ -358,7 +359,7 @@ func TestForbiddenObjectsAreAskedForLessAndLess(t *testing.T) {
 func TestReaderNeedNotWaitLongerThanItWants(t *testing.T) {
 	bubble(t, func(r *rig) {
 		release := make(chan struct{})
-		r.client.PrependReactor("list", "configmaps", func(clienttesting.Action) (bool, runtime.Object, error) {
+		fakeapi.React(&r.client.Fake, "list", "configmaps", func(clienttesting.Action) (bool, runtime.Object, error) {
 			<-release
 			return false, nil, nil
 		})

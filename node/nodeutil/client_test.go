@@ -12,6 +12,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
+	"github.com/virtual-kubelet/virtual-kubelet/internal/fakeapi"
 	"github.com/virtual-kubelet/virtual-kubelet/node/nodeutil"
 )
 
@@ -92,7 +93,7 @@ func TestClientsetFromEnv(t *testing.T) {
 func TestPodInformerFilter(t *testing.T) {
 	client := fake.NewSimpleClientset()
 	selectors := make(chan string, 10)
-	client.PrependReactor("list", "pods", func(action clienttesting.Action) (bool, runtime.Object, error) {
+	fakeapi.React(&client.Fake, "list", "pods", func(action clienttesting.Action) (bool, runtime.Object, error) {
 		selectors <- action.(clienttesting.ListAction).GetListRestrictions().Fields.String()
 		return false, nil, nil
 	})

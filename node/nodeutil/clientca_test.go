@@ -23,6 +23,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
+	"github.com/virtual-kubelet/virtual-kubelet/internal/fakeapi"
 	"github.com/virtual-kubelet/virtual-kubelet/log"
 	"github.com/virtual-kubelet/virtual-kubelet/node/nodeutil"
 )
@@ -135,7 +136,7 @@ func TestClientCAOfTheClusterIsAwaited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		config := publishedCA(newAuthority(t).pem)
 		client := fake.NewSimpleClientset(config)
-		client.PrependReactor("*", "configmaps", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		fakeapi.React(&client.Fake, "*", "configmaps", func(action clienttesting.Action) (bool, runtime.Object, error) {
 			if action.GetVerb() == "get" {
 				time.Sleep(time.Second)
 			} else {
@@ -198,7 +199,7 @@ func TestWaitForTheClientCAOfTheCluster(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				client := fake.NewSimpleClientset(publishedCA(newAuthority(t).pem))
-				client.PrependReactor("get", "configmaps", func(clienttesting.Action) (handled bool, _ runtime.Object, err error) {
+				fakeapi.React(&client.Fake, "get", "configmaps", func(clienttesting.Action) (handled bool, _ runtime.Object, err error) {
 					time.Sleep(takes)
 					if len(test.answers) == 0 {
 						return false, nil, nil
@@ -267,7 +268,7 @@ func TestClientCAOfTheClusterThatMayNotBeRead(t *testing.T) {
 		config := publishedCA(newAuthority(t).pem)
 		client := fake.NewSimpleClientset(config)
 		var allowed atomic.Bool
-		client.PrependReactor("get", "configmaps", func(clienttesting.Action) (bool, runtime.Object, error) {
+		fakeapi.React(&client.Fake, "get", "configmaps", func(clienttesting.Action) (bool, runtime.Object, error) {
 			return !allowed.Load(), nil, apierrors.NewForbidden(corev1.Resource("configmaps"), config.Name, errors.New("no"))
 		})
 		ca, err := nodeutil.NewClusterClientCA(client)
@@ -306,7 +307,7 @@ func TestClientCAWhileTheAPIServerIsAway(t *testing.T) {
 		config := publishedCA(newAuthority(t).pem)
 		client := fake.NewSimpleClientset(config)
 		var answers atomic.Bool
-		client.PrependReactor("*", "configmaps", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		fakeapi.React(&client.Fake, "*", "configmaps", func(action clienttesting.Action) (bool, runtime.Object, error) {
 			if action.GetVerb() != "get" {
 				if !answers.Load() {
 					t.Errorf("%s of ConfigMaps, which would complain without end", action.GetVerb())

@@ -14,6 +14,8 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/record"
+
+	"github.com/virtual-kubelet/virtual-kubelet/internal/fakeapi"
 )
 
 // Many pods at once cost events of a bounded number, and no warning.
@@ -76,7 +78,7 @@ func countOf(t *testing.T, counter prometheus.Counter) float64 {
 func TestWrittenEventsAreCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := fake.NewSimpleClientset()
-		client.PrependReactor("create", "events", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		fakeapi.React(&client.Fake, "create", "events", func(action clienttesting.Action) (bool, runtime.Object, error) {
 			event := action.(clienttesting.CreateAction).GetObject().(*corev1.Event)
 			if event.Reason == "Refused" {
 				return true, nil, apierrors.NewForbidden(corev1.Resource("events"), event.Name, nil)

@@ -25,6 +25,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
+	"github.com/virtual-kubelet/virtual-kubelet/internal/fakeapi"
 	"github.com/virtual-kubelet/virtual-kubelet/node"
 	"github.com/virtual-kubelet/virtual-kubelet/node/nodeutil"
 )
@@ -184,7 +185,7 @@ func TestNodeThatFailsDoesNotTakeDownTheOthers(t *testing.T) {
 	fleetBubble(t, func(t *testing.T, r *fleetRig) {
 		var mu sync.Mutex
 		refuse := true
-		r.client.PrependReactor("create", "nodes", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		fakeapi.React(&r.client.Fake, "create", "nodes", func(action clienttesting.Action) (bool, runtime.Object, error) {
 			mu.Lock()
 			defer mu.Unlock()
 			created := action.(clienttesting.CreateAction).GetObject().(*corev1.Node)
@@ -332,7 +333,7 @@ func TestRefusedNodesHoldUpNoOthers(t *testing.T) {
 			t.Fatal(err)
 		}
 		r.fleet = fleet
-		r.client.PrependReactor("create", "nodes", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		fakeapi.React(&r.client.Fake, "create", "nodes", func(action clienttesting.Action) (bool, runtime.Object, error) {
 			name := action.(clienttesting.CreateAction).GetObject().(*corev1.Node).Name
 			return strings.HasPrefix(name, "bad"), nil, apierrors.NewForbidden(corev1.Resource("nodes"), name, errors.New("no"))
 		})
@@ -371,7 +372,7 @@ func TestRefusedNodesHoldUpNoOthers(t *testing.T) {
 func TestNodesAreDeletedByTheirUIDs(t *testing.T) {
 	fleetBubble(t, func(t *testing.T, r *fleetRig) {
 		var away atomic.Bool
-		r.client.PrependReactor("create", "nodes", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		fakeapi.React(&r.client.Fake, "create", "nodes", func(action clienttesting.Action) (bool, runtime.Object, error) {
 			if away.Load() {
 				return true, nil, apierrors.NewServiceUnavailable("away")
 			}
@@ -380,7 +381,7 @@ func TestNodesAreDeletedByTheirUIDs(t *testing.T) {
 			return false, nil, nil
 		})
 		var deleted []string
-		r.client.PrependReactor("delete", "nodes", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		fakeapi.React(&r.client.Fake, "delete", "nodes", func(action clienttesting.Action) (bool, runtime.Object, error) {
 			options := action.(clienttesting.DeleteActionImpl).DeleteOptions
 			deleted = append(deleted, string(*options.Preconditions.UID))
 			return false, nil, nil

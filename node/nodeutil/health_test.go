@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 
+	"github.com/virtual-kubelet/virtual-kubelet/internal/fakeapi"
 	"github.com/virtual-kubelet/virtual-kubelet/node"
 	"github.com/virtual-kubelet/virtual-kubelet/node/nodeutil"
 )
@@ -69,11 +70,11 @@ func TestReadinessFollowsProviderAndLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var away atomic.Bool
 		client := fake.NewSimpleClientset()
-		client.PrependReactor("create", "nodes", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		fakeapi.React(&client.Fake, "create", "nodes", func(action clienttesting.Action) (bool, runtime.Object, error) {
 			action.(clienttesting.CreateAction).GetObject().(*corev1.Node).UID = "n-1" // which leases are tied to
 			return false, nil, nil
 		})
-		client.PrependReactor("*", "leases", func(clienttesting.Action) (bool, runtime.Object, error) {
+		fakeapi.React(&client.Fake, "*", "leases", func(clienttesting.Action) (bool, runtime.Object, error) {
 			return away.Load(), nil, errors.New("connection refused")
 		})
 		mux := http.NewServeMux()

@@ -21,6 +21,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/record"
 
+	"github.com/virtual-kubelet/virtual-kubelet/internal/fakeapi"
 	"github.com/virtual-kubelet/virtual-kubelet/node"
 	"github.com/virtual-kubelet/virtual-kubelet/node/nodeutil"
 )
@@ -44,7 +45,7 @@ func ready(n *corev1.Node) corev1.ConditionStatus {
 
 func TestRunRegistersTheNode(t *testing.T) {
 	client := fake.NewSimpleClientset()
-	client.PrependReactor("create", "nodes", func(action clienttesting.Action) (bool, runtime.Object, error) {
+	fakeapi.React(&client.Fake, "create", "nodes", func(action clienttesting.Action) (bool, runtime.Object, error) {
 		action.(clienttesting.CreateAction).GetObject().(*corev1.Node).UID = "n-1" // which leases are tied to
 		return false, nil, nil
 	})
@@ -263,7 +264,7 @@ func TestPortInUse(t *testing.T) {
 // away is a client whose API server does not answer lists of pods.
 func away() *fake.Clientset {
 	client := fake.NewSimpleClientset()
-	client.PrependReactor("list", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
+	fakeapi.React(&client.Fake, "list", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
 		return true, nil, errors.New("the API server is away")
 	})
 	return client
@@ -348,7 +349,7 @@ func TestRunWaitsForStreams(t *testing.T) {
 
 func TestRegistrationRefused(t *testing.T) {
 	client := fake.NewSimpleClientset()
-	client.PrependReactor("create", "nodes", forbidden)
+	fakeapi.React(&client.Fake, "create", "nodes", forbidden)
 	n, err := nodeutil.NewNode("vk", making(&tiny{}), nodeutil.WithClient(client))
 	if err != nil {
 		t.Fatal(err)

@@ -33,6 +33,7 @@ import (
 	"k8s.io/client-go/util/certificate"
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
+	"github.com/virtual-kubelet/virtual-kubelet/internal/fakeapi"
 )
 
 // signer is an API server with a signer of certificates.
@@ -71,7 +72,7 @@ func newSigner(t *testing.T) *signer {
 	if s.cert, err = x509.ParseCertificate(der); err != nil {
 		t.Fatal(err)
 	}
-	s.PrependReactor("create", "certificatesigningrequests", s.create)
+	fakeapi.React(&s.Fake, "create", "certificatesigningrequests", s.create)
 	return s
 }
 

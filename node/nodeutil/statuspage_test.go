@@ -19,6 +19,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/record"
 
+	"github.com/virtual-kubelet/virtual-kubelet/internal/fakeapi"
 	"github.com/virtual-kubelet/virtual-kubelet/node"
 	"github.com/virtual-kubelet/virtual-kubelet/node/nodeutil"
 )
@@ -75,7 +76,7 @@ func TestRecentEventsOfTheStatusPage(t *testing.T) {
 // Each node's page has a line for each other node of the process, those that are not ready first.
 func TestOtherNodesOfTheStatusPage(t *testing.T) {
 	client := fake.NewSimpleClientset()
-	client.PrependReactor("create", "nodes", func(action clienttesting.Action) (bool, runtime.Object, error) {
+	fakeapi.React(&client.Fake, "create", "nodes", func(action clienttesting.Action) (bool, runtime.Object, error) {
 		if created := action.(clienttesting.CreateAction).GetObject().(*corev1.Node); created.Name == "d" {
 			return true, nil, errors.New("no more nodes")
 		}

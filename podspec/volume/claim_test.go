@@ -14,6 +14,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
+	"github.com/virtual-kubelet/virtual-kubelet/internal/fakeapi"
 )
 
 func claimRig(t *testing.T, pv string) *rig {
@@ -114,7 +115,7 @@ func TestClient(t *testing.T) {
 		&corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: "claim", Namespace: "ns"}},
 		&corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pv"}},
 	)
-	api.PrependReactor("create", "serviceaccounts", func(action clienttesting.Action) (bool, runtime.Object, error) {
+	fakeapi.React(&api.Fake, "create", "serviceaccounts", func(action clienttesting.Action) (bool, runtime.Object, error) {
 		expect(t, "the subresource", action.GetSubresource(), "token")
 		expect(t, "the namespace", action.GetNamespace(), "ns")
 		request := action.(clienttesting.CreateAction).GetObject().(*authenticationv1.TokenRequest).DeepCopy()

@@ -15,6 +15,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
+	"github.com/virtual-kubelet/virtual-kubelet/internal/fakeapi"
 	"github.com/virtual-kubelet/virtual-kubelet/podgroup"
 	"github.com/virtual-kubelet/virtual-kubelet/podgroup/grouptest"
 	"github.com/virtual-kubelet/virtual-kubelet/providers/eci/ecitest"
@@ -80,7 +81,7 @@ func TestAClusterThatCannotBeRead(t *testing.T) {
 		pod := r.create(t, newPod("a"))
 		synctest.Wait() // for the annotations, since reactors must not be added meanwhile
 		forbidden := true
-		r.home.Client().(*fake.Clientset).PrependReactor("get", "namespaces", func(clienttesting.Action) (bool, runtime.Object, error) {
+		fakeapi.React(&r.home.Client().(*fake.Clientset).Fake, "get", "namespaces", func(clienttesting.Action) (bool, runtime.Object, error) {
 			return forbidden, nil, apierrors.NewForbidden(corev1.Resource("namespaces"), metav1.NamespaceSystem, nil)
 		})
 		r.Provider = r.newProvider(t, r.cfg)

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	clienttesting "k8s.io/client-go/testing"
 
+	"github.com/virtual-kubelet/virtual-kubelet/internal/fakeapi"
 	"github.com/virtual-kubelet/virtual-kubelet/providers/kubernetes/internal/translate"
 )
 
@@ -71,7 +72,7 @@ func TestEphemeralContainersOfANewPod(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, "", newRemote())
 		var accepted atomic.Bool
-		r.remote.PrependReactor("patch", "pods", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		fakeapi.React(&r.remote.Fake, "patch", "pods", func(action clienttesting.Action) (bool, runtime.Object, error) {
 			return !accepted.Load() && action.GetSubresource() == "ephemeralcontainers", nil, apierrors.NewForbidden(corev1.Resource("pods"), "one", errors.New("not yet"))
 		})
 		local := named("one")
@@ -109,7 +110,7 @@ func TestEphemeralContainersAreAddedAfterARestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		remote := newRemote()
 		var accepted atomic.Bool
-		remote.PrependReactor("patch", "pods", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		fakeapi.React(&remote.Fake, "patch", "pods", func(action clienttesting.Action) (bool, runtime.Object, error) {
 			return !accepted.Load() && action.GetSubresource() == "ephemeralcontainers", nil, apierrors.NewForbidden(corev1.Resource("pods"), "one", errors.New("not yet"))
 		})
 		r := newRig(t, "", remote)

@@ -20,6 +20,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
+	"github.com/virtual-kubelet/virtual-kubelet/internal/fakeapi"
 	"github.com/virtual-kubelet/virtual-kubelet/providers/kubernetes/internal/translate"
 )
 
@@ -154,7 +155,7 @@ func TestAHomeThatCannotBeRead(t *testing.T) {
 
 				home := newHome("home-uid")
 				var well atomic.Bool
-				home.PrependReactor("get", "namespaces", func(clienttesting.Action) (bool, runtime.Object, error) {
+				fakeapi.React(&home.Fake, "get", "namespaces", func(clienttesting.Action) (bool, runtime.Object, error) {
 					return !well.Load(), nil, failure
 				})
 				r := newRigAt(t, home, "", remote, pod)
@@ -312,7 +313,7 @@ func TestObjectIsReplacedAsItIsLabelled(t *testing.T) {
 		old.create(pod)
 		_ = old.Close()
 		unlabel(t, remote)
-		remote.PrependReactor("patch", "pods", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		fakeapi.React(&remote.Fake, "patch", "pods", func(action clienttesting.Action) (bool, runtime.Object, error) {
 			return true, nil, apierrors.NewInvalid(corev1.SchemeGroupVersion.WithKind("Pod").GroupKind(), "web", nil)
 		})
 		r := newRigAt(t, newHome("home-uid", onNode(pod)), "", remote, pod)

@@ -17,6 +17,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
+	"github.com/virtual-kubelet/virtual-kubelet/internal/fakeapi"
 )
 
 // running sets the status of a remote pod that runs.
@@ -103,7 +104,7 @@ func TestPodThatIsDeletedThereInAnOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		remote := newRemote()
 		var away atomic.Bool
-		remote.PrependReactor("get", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
+		fakeapi.React(&remote.Fake, "get", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
 			return away.Load(), nil, errors.New("away")
 		})
 		r := newRig(t, "", remote)
@@ -147,7 +148,7 @@ func TestRemotePodIsNotDeletedByForce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		remote := newRemote()
 		var graces []int64
-		remote.PrependReactor("delete", "pods", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		fakeapi.React(&remote.Fake, "delete", "pods", func(action clienttesting.Action) (bool, runtime.Object, error) {
 			graces = append(graces, *action.(clienttesting.DeleteActionImpl).DeleteOptions.GracePeriodSeconds)
 			return true, nil, nil
 		})
@@ -176,7 +177,7 @@ func TestRemotePodIsNotDeletedByForce(t *testing.T) {
 func TestSuccessorOfAPodOfADeadNodeWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		remote := newRemote()
-		remote.PrependReactor("delete", "pods", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, nil })
+		fakeapi.React(&remote.Fake, "delete", "pods", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, nil })
 		r := newRig(t, "", remote)
 		far := r.create(named("one"))
 		r.change(far, deletedThere)
@@ -208,7 +209,7 @@ func TestRemoteNamespaceIsDeleted(t *testing.T) {
 		var mu sync.Mutex
 		namespaces := map[string]bool{}
 		for _, verb := range []string{"create", "patch"} {
-			remote.PrependReactor(verb, "*", func(action clienttesting.Action) (bool, runtime.Object, error) {
+			fakeapi.React(&remote.Fake, verb, "*", func(action clienttesting.Action) (bool, runtime.Object, error) {
 				mu.Lock()
 				defer mu.Unlock()
 				if of := action.GetNamespace(); of != "" && !namespaces[of] {
@@ -217,7 +218,7 @@ func TestRemoteNamespaceIsDeleted(t *testing.T) {
 				return false, nil, nil
 			})
 		}
-		remote.PrependReactor("create", "namespaces", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		fakeapi.React(&remote.Fake, "create", "namespaces", func(action clienttesting.Action) (bool, runtime.Object, error) {
 			mu.Lock()
 			defer mu.Unlock()
 			namespaces[action.(clienttesting.CreateActionImpl).Object.(*corev1.Namespace).Name] = true
@@ -294,7 +295,7 @@ func TestRemoteNamespaceIsMissing(t *testing.T) {
 		remote := newRemote()
 		var missing atomic.Bool
 		for _, verb := range []string{"create", "patch"} {
-			remote.PrependReactor(verb, "*", func(action clienttesting.Action) (bool, runtime.Object, error) {
+			fakeapi.React(&remote.Fake, verb, "*", func(action clienttesting.Action) (bool, runtime.Object, error) {
 				return missing.Load(), nil, apierrors.NewNotFound(corev1.Resource("namespaces"), "shop")
 			})
 		}

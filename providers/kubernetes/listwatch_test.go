@@ -12,17 +12,17 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/rest"
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
+	"github.com/virtual-kubelet/virtual-kubelet/internal/fakeapi"
 )
 
 // silentFrom makes the watches of pods that begin while it is set send no events.
-func silentFrom(remote interface {
-	PrependWatchReactor(string, clienttesting.WatchReactionFunc)
-}, silent *atomic.Bool) {
-	remote.PrependWatchReactor("pods", func(clienttesting.Action) (bool, watch.Interface, error) {
+func silentFrom(remote *fake.Clientset, silent *atomic.Bool) {
+	fakeapi.ReactToWatches(&remote.Fake, "pods", func(clienttesting.Action) (bool, watch.Interface, error) {
 		if silent.Load() {
 			return true, watch.NewRaceFreeFake(), nil
 		}
@@ -95,8 +95,8 @@ func TestPodsCannotBeWatched(t *testing.T) {
 		lists := newRelists(remote)
 		var refused atomic.Bool
 		no := apierrors.NewForbidden(corev1.Resource("pods"), "", nil)
-		remote.PrependReactor("list", "pods", func(action clienttesting.Action) (bool, runtime.Object, error) { return refused.Load(), nil, no })
-		remote.PrependWatchReactor("pods", func(clienttesting.Action) (bool, watch.Interface, error) { return refused.Load(), nil, no })
+		fakeapi.React(&remote.Fake, "list", "pods", func(action clienttesting.Action) (bool, runtime.Object, error) { return refused.Load(), nil, no })
+		fakeapi.ReactToWatches(&remote.Fake, "pods", func(clienttesting.Action) (bool, watch.Interface, error) { return refused.Load(), nil, no })
 		r := newRig(t, "unreachable: {keepReady: 10m}\n", remote)
 		pod := named("one")
 		r.change(r.create(pod), running)

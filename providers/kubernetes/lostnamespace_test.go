@@ -10,6 +10,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	clienttesting "k8s.io/client-go/testing"
+
+	"github.com/virtual-kubelet/virtual-kubelet/internal/fakeapi"
 )
 
 // A provider that has adopted a pod after a restart creates all that the pod needs
@@ -28,10 +30,10 @@ func TestNamespaceThatGoesAfterARestart(t *testing.T) {
 		r := newRig(t, config, remote, pod)
 
 		gone := true // the namespace
-		remote.PrependReactor("create", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
+		fakeapi.React(&remote.Fake, "create", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
 			return gone, nil, apierrors.NewNotFound(corev1.Resource("namespaces"), "shop")
 		})
-		remote.PrependReactor("create", "namespaces", func(clienttesting.Action) (bool, runtime.Object, error) {
+		fakeapi.React(&remote.Fake, "create", "namespaces", func(clienttesting.Action) (bool, runtime.Object, error) {
 			gone = false
 			return false, nil, nil
 		})

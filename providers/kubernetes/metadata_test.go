@@ -14,6 +14,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	clienttesting "k8s.io/client-go/testing"
+
+	"github.com/virtual-kubelet/virtual-kubelet/internal/fakeapi"
 )
 
 // withoutMetadata creates a remote pod, to which others add metadata, stops the
@@ -134,7 +136,7 @@ func TestMetadataCannotBeRemoved(t *testing.T) {
 				pod := withoutMetadata(t, newRig(t, "", remote))
 				var failing atomic.Bool
 				failing.Store(true)
-				remote.PrependReactor("patch", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
+				fakeapi.React(&remote.Fake, "patch", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
 					return failing.Load(), nil, failure
 				})
 				r := newRig(t, "", remote, pod)

@@ -13,18 +13,18 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
+	"github.com/virtual-kubelet/virtual-kubelet/internal/fakeapi"
 )
 
 // behindProxy makes a proxy answer all requests of one verb with a code while the
 // returned value is set.
-func behindProxy(remote interface {
-	PrependReactor(string, string, clienttesting.ReactionFunc)
-}, verb string, code int) *atomic.Bool {
+func behindProxy(remote *fake.Clientset, verb string, code int) *atomic.Bool {
 	var down atomic.Bool
-	remote.PrependReactor(verb, "*", func(action clienttesting.Action) (bool, runtime.Object, error) {
+	fakeapi.React(&remote.Fake, verb, "*", func(action clienttesting.Action) (bool, runtime.Object, error) {
 		return down.Load(), nil, apierrors.NewGenericServerResponse(code, verb, corev1.Resource("pods"), "one", "no backend", 0, true)
 	})
 	return &down
@@ -114,7 +114,7 @@ func TestUnscheduledPodIsNotDeletedAtOnce(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				remote := newRemote()
 				var tries atomic.Int32
-				remote.PrependReactor("delete", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
+				fakeapi.React(&remote.Fake, "delete", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
 					return tries.Add(1) == 1, nil, failure
 				})
 				r := newRig(t, "unschedulable: {after: 1m, then: fail}\n", remote)
@@ -139,7 +139,7 @@ func TestAdmissionThatRemovesLabels(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				remote := newRemote()
-				remote.PrependReactor("create", "pods", func(action clienttesting.Action) (bool, runtime.Object, error) {
+				fakeapi.React(&remote.Fake, "create", "pods", func(action clienttesting.Action) (bool, runtime.Object, error) {
 					remove(action.(clienttesting.CreateActionImpl).Object.(*corev1.Pod))
 					return false, nil, nil
 				})

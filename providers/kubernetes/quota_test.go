@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 
+	"github.com/virtual-kubelet/virtual-kubelet/internal/fakeapi"
 	"github.com/virtual-kubelet/virtual-kubelet/node/nodeutil"
 )
 
@@ -65,7 +66,7 @@ capacity: {source: quota, interval: 10s, resources: {memory: 8Gi}}
 		want("6 8Gi", 1)
 		var away atomic.Bool
 		away.Store(true)
-		remote.PrependReactor("list", "resourcequotas", func(clienttesting.Action) (bool, runtime.Object, error) {
+		fakeapi.React(&remote.Fake, "list", "resourcequotas", func(clienttesting.Action) (bool, runtime.Object, error) {
 			return away.Load(), nil, errors.New("away")
 		})
 		if _, err := remote.CoreV1().ResourceQuotas("guests").Update(t.Context(), quota("guests", "9"), metav1.UpdateOptions{}); err != nil {

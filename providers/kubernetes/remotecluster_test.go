@@ -16,6 +16,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
+	"github.com/virtual-kubelet/virtual-kubelet/internal/fakeapi"
 )
 
 // newHomeWithNode returns a home cluster whose node is registered.
@@ -53,7 +54,7 @@ func TestAnotherClusterTakesThePlaceOfTheRemoteOne(t *testing.T) {
 		remote := newRemote()
 		lists := newRelists(remote)
 		var other atomic.Bool
-		remote.PrependReactor("get", "*", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		fakeapi.React(&remote.Fake, "get", "*", func(action clienttesting.Action) (bool, runtime.Object, error) {
 			if !other.Load() {
 				return false, nil, nil
 			}
@@ -139,7 +140,7 @@ func TestAnotherRemoteClusterAfterARestart(t *testing.T) {
 func TestRemoteClusterWhoseUIDMayNotBeRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		remote, home := newRemote(), newHomeWithNode()
-		remote.PrependReactor("get", "namespaces", func(clienttesting.Action) (bool, runtime.Object, error) {
+		fakeapi.React(&remote.Fake, "get", "namespaces", func(clienttesting.Action) (bool, runtime.Object, error) {
 			return true, nil, apierrors.NewForbidden(corev1.Resource("namespaces"), metav1.NamespaceSystem, nil)
 		})
 		r := newRigAt(t, home, "", remote)

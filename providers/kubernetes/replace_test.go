@@ -19,6 +19,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/utils/ptr"
 
+	"github.com/virtual-kubelet/virtual-kubelet/internal/fakeapi"
 	"github.com/virtual-kubelet/virtual-kubelet/node/nodeutil"
 )
 
@@ -122,7 +123,7 @@ func TestPodThatCannotBeReplaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		remote := newRemote()
 		var full atomic.Bool
-		remote.PrependReactor("create", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
+		fakeapi.React(&remote.Fake, "create", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
 			return full.Load(), nil, apierrors.NewForbidden(corev1.Resource("pods"), "one", errors.New("exceeded quota: small"))
 		})
 		r := newRig(t, "evicted: restart\n", remote)

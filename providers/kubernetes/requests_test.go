@@ -16,6 +16,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
+	"github.com/virtual-kubelet/virtual-kubelet/internal/fakeapi"
 	"github.com/virtual-kubelet/virtual-kubelet/providers/kubernetes/internal/translate"
 )
 
@@ -145,7 +146,7 @@ func TestAnswerToACreationIsLost(t *testing.T) {
 		remote := newRemote()
 		r := newRig(t, "", remote)
 		lost := true
-		remote.PrependReactor("create", "pods", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		fakeapi.React(&remote.Fake, "create", "pods", func(action clienttesting.Action) (bool, runtime.Object, error) {
 			if !lost {
 				return false, nil, nil
 			}
@@ -163,7 +164,7 @@ func TestAnswerToACreationIsLost(t *testing.T) {
 			}
 			return true, nil, apierrors.NewTimeoutError("the answer is lost", 1)
 		})
-		remote.PrependWatchReactor("pods", func(clienttesting.Action) (bool, watch.Interface, error) { return true, watch.NewFake(), nil })
+		fakeapi.ReactToWatches(&remote.Fake, "pods", func(clienttesting.Action) (bool, watch.Interface, error) { return true, watch.NewFake(), nil })
 		r.listWatch.relist()
 		time.Sleep(time.Minute)
 		pod := named("one")
@@ -259,7 +260,7 @@ func TestDeletionOfAPodThatTheCacheShowsOtherwise(t *testing.T) {
 				far := r.create(pod)
 				r.requests()
 				first := true
-				remote.PrependReactor("delete", "pods", func(action clienttesting.Action) (bool, runtime.Object, error) {
+				fakeapi.React(&remote.Fake, "delete", "pods", func(action clienttesting.Action) (bool, runtime.Object, error) {
 					is := action.(clienttesting.DeleteActionImpl).DeleteOptions.Preconditions
 					if !first {
 						if *is.UID != far.UID || is.ResourceVersion != nil {

@@ -29,6 +29,7 @@ import (
 	"k8s.io/client-go/tools/record"
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
+	"github.com/virtual-kubelet/virtual-kubelet/internal/fakeapi"
 	"github.com/virtual-kubelet/virtual-kubelet/node/nodeutil"
 	"github.com/virtual-kubelet/virtual-kubelet/providers/kubernetes/internal/translate"
 )
@@ -126,7 +127,7 @@ func newRemote() *fake.Clientset { return newRemoteAs("remote-uid") }
 // newRemoteAs is newRemote for one of several clusters.
 func newRemoteAs(uid types.UID) *fake.Clientset {
 	remote := fake.NewClientset(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: metav1.NamespaceSystem, UID: uid}})
-	remote.PrependWatchReactor("*", func(action clienttesting.Action) (bool, watch.Interface, error) {
+	fakeapi.ReactToWatches(&remote.Fake, "*", func(action clienttesting.Action) (bool, watch.Interface, error) {
 		var options metav1.ListOptions
 		asked, ok := action.(clienttesting.WatchActionImpl)
 		if ok {
@@ -142,7 +143,7 @@ func newRemoteAs(uid types.UID) *fake.Clientset {
 		}), nil
 	})
 	var count atomic.Int32
-	remote.PrependReactor("create", "*", func(action clienttesting.Action) (bool, runtime.Object, error) {
+	fakeapi.React(&remote.Fake, "create", "*", func(action clienttesting.Action) (bool, runtime.Object, error) {
 		if create, ok := action.(clienttesting.CreateActionImpl); ok {
 			if object, ok := create.Object.(metav1.Object); ok {
 				object.SetUID(types.UID(fmt.Sprint("far-", count.Add(1))))
@@ -150,7 +151,7 @@ func newRemoteAs(uid types.UID) *fake.Clientset {
 		}
 		return false, nil, nil
 	})
-	remote.PrependReactor("patch", "*", func(action clienttesting.Action) (bool, runtime.Object, error) {
+	fakeapi.React(&remote.Fake, "patch", "*", func(action clienttesting.Action) (bool, runtime.Object, error) {
 		patch, ok := action.(clienttesting.PatchActionImpl)
 		if !ok || patch.GetPatchType() != types.ApplyPatchType {
 			return false, nil, nil
@@ -187,7 +188,7 @@ func metadataOf(t *testing.T, remote *fake.Clientset) *metadatafake.FakeMetadata
 		"pods": "Pod", "secrets": "Secret", "configmaps": "ConfigMap", "persistentvolumeclaims": "PersistentVolumeClaim",
 		"services": "Service", "endpointslices": "EndpointSlice",
 	}
-	client.PrependReactor("list", "*", func(action clienttesting.Action) (bool, runtime.Object, error) {
+	fakeapi.React(&client.Fake, "list", "*", func(action clienttesting.Action) (bool, runtime.Object, error) {
 		list := &metav1.List{}
 		resource := action.GetResource()
 		all, err := remote.Tracker().List(resource, resource.GroupVersion().WithKind(kinds[resource.Resource]), action.GetNamespace())
@@ -203,7 +204,7 @@ func metadataOf(t *testing.T, remote *fake.Clientset) *metadatafake.FakeMetadata
 		})
 		return true, list, err
 	})
-	client.PrependReactor("patch", "*", func(action clienttesting.Action) (bool, runtime.Object, error) {
+	fakeapi.React(&client.Fake, "patch", "*", func(action clienttesting.Action) (bool, runtime.Object, error) {
 		object, err := remote.Invokes(action, &corev1.Pod{})
 		if err != nil {
 			return true, nil, err

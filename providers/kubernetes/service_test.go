@@ -25,6 +25,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
+	"github.com/virtual-kubelet/virtual-kubelet/internal/fakeapi"
 	"github.com/virtual-kubelet/virtual-kubelet/node/nodeutil"
 	"github.com/virtual-kubelet/virtual-kubelet/podgroup/grouptest"
 	"github.com/virtual-kubelet/virtual-kubelet/providers/kubernetes/internal/translate"
@@ -236,7 +237,7 @@ func TestAdoptionOfAPodThatTheListLacked(t *testing.T) {
 		}
 		never := named("never") // it has not run yet: no request is made for it
 		r.setHomePod(never)
-		remote.PrependReactor("get", "pods", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		fakeapi.React(&remote.Fake, "get", "pods", func(action clienttesting.Action) (bool, runtime.Object, error) {
 			if get, ok := action.(clienttesting.GetAction); ok && get.GetName() == "guests-never" {
 				t.Error("a pod that has not run is asked for by its older name")
 			}
@@ -399,7 +400,7 @@ func TestServiceWithoutResize(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		remote := newRemote()
 		r := newServiceRig(t, newHome("home"), remote, nil)
-		remote.PrependReactor("patch", "pods", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		fakeapi.React(&remote.Fake, "patch", "pods", func(action clienttesting.Action) (bool, runtime.Object, error) {
 			if action.GetSubresource() != "resize" {
 				return false, nil, nil
 			}
@@ -424,7 +425,7 @@ func TestServiceWithoutEphemeralContainers(t *testing.T) {
 		remote := newRemote()
 		r := newServiceRig(t, newHome("home"), remote, nil)
 		var asked atomic.Int32
-		remote.PrependReactor("patch", "pods", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		fakeapi.React(&remote.Fake, "patch", "pods", func(action clienttesting.Action) (bool, runtime.Object, error) {
 			if action.GetSubresource() != "ephemeralcontainers" {
 				return false, nil, nil
 			}

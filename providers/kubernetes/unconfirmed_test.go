@@ -19,6 +19,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
+	"github.com/virtual-kubelet/virtual-kubelet/internal/fakeapi"
 )
 
 // relists is a remote API server whose watches of pods can expire, and whose lists a
@@ -33,7 +34,7 @@ type relists struct {
 
 func newRelists(remote *fake.Clientset) *relists {
 	l := &relists{remote: remote}
-	remote.PrependWatchReactor("pods", func(action clienttesting.Action) (bool, watch.Interface, error) {
+	fakeapi.ReactToWatches(&remote.Fake, "pods", func(action clienttesting.Action) (bool, watch.Interface, error) {
 		all, err := remote.Tracker().Watch(action.GetResource(), action.GetNamespace())
 		if err != nil {
 			return true, nil, err
@@ -46,7 +47,7 @@ func newRelists(remote *fake.Clientset) *relists {
 			return event, true
 		}), nil
 	})
-	remote.PrependReactor("list", "pods", func(action clienttesting.Action) (bool, runtime.Object, error) {
+	fakeapi.React(&remote.Fake, "list", "pods", func(action clienttesting.Action) (bool, runtime.Object, error) {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		asked, ok := action.(clienttesting.ListActionImpl)
@@ -213,7 +214,7 @@ func TestPodsThatAreMissing(t *testing.T) {
 		remote := newRemote()
 		lists := newRelists(remote)
 		var missing atomic.Bool
-		remote.PrependReactor("get", "pods", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		fakeapi.React(&remote.Fake, "get", "pods", func(action clienttesting.Action) (bool, runtime.Object, error) {
 			return missing.Load(), nil, apierrors.NewNotFound(corev1.Resource("pods"), action.(clienttesting.GetAction).GetName())
 		})
 		r := newRig(t, "", remote)

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	clienttesting "k8s.io/client-go/testing"
 
+	"github.com/virtual-kubelet/virtual-kubelet/internal/fakeapi"
 	"github.com/virtual-kubelet/virtual-kubelet/providers/kubernetes/internal/translate"
 )
 
@@ -93,7 +94,7 @@ func TestPodScheduledAtTheLastMoment(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		remote := newRemote()
 		var created *corev1.Pod
-		remote.PrependReactor("delete", "pods", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		fakeapi.React(&remote.Fake, "delete", "pods", func(action clienttesting.Action) (bool, runtime.Object, error) {
 			options := action.(clienttesting.DeleteActionImpl).DeleteOptions
 			if options.Preconditions == nil || options.Preconditions.ResourceVersion == nil {
 				t.Errorf("it is deleted regardless of its version: %+v", options)
@@ -128,7 +129,7 @@ func TestUnschedulablePodFailsAfterAnOutage(t *testing.T) {
 		remote := newRemote()
 		var away atomic.Bool
 		lost := false // read and written by reactors alone
-		remote.PrependReactor("*", "pods", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		fakeapi.React(&remote.Fake, "*", "pods", func(action clienttesting.Action) (bool, runtime.Object, error) {
 			if action.GetVerb() == "get" && away.Load() {
 				return true, nil, errors.New("connection refused")
 			}

@@ -18,6 +18,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
+	"github.com/virtual-kubelet/virtual-kubelet/internal/fakeapi"
 )
 
 // A patch has only what has changed: a remote API server may have fields that this
@@ -83,7 +84,7 @@ func TestRefusedPartOfAnUpdate(t *testing.T) {
 			"ephemeralcontainers": apierrors.NewForbidden(corev1.Resource("pods"), "one", errors.New("no debugging")),
 			"resize":              apierrors.NewInvalid(corev1.SchemeGroupVersion.WithKind("Pod").GroupKind(), "one", nil),
 		}
-		r.remote.PrependReactor("patch", "pods", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		fakeapi.React(&r.remote.Fake, "patch", "pods", func(action clienttesting.Action) (bool, runtime.Object, error) {
 			err := refused[action.GetSubresource()]
 			return err != nil, nil, err
 		})
@@ -138,7 +139,7 @@ func TestUpdateWithoutAResizeSubresource(t *testing.T) {
 			pod := named("one")
 			r.create(pod)
 			var upgraded atomic.Bool
-			r.remote.PrependReactor("patch", "pods", func(action clienttesting.Action) (bool, runtime.Object, error) {
+			fakeapi.React(&r.remote.Fake, "patch", "pods", func(action clienttesting.Action) (bool, runtime.Object, error) {
 				return !upgraded.Load() && action.GetSubresource() == "resize", nil, notFound
 			})
 			pod.Generation++

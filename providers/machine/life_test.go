@@ -20,6 +20,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
+	"github.com/virtual-kubelet/virtual-kubelet/internal/fakeapi"
 	"github.com/virtual-kubelet/virtual-kubelet/node/api"
 	"github.com/virtual-kubelet/virtual-kubelet/node/nodeutil"
 	"github.com/virtual-kubelet/virtual-kubelet/podgroup"
@@ -394,7 +395,7 @@ func TestOrphans(t *testing.T) {
 	synced, failing := false, true
 	w.adjust = func(init *nodeutil.ProviderConfig) {
 		init.PodsSynced = func() bool { w.lab.mu.Lock(); defer w.lab.mu.Unlock(); return synced }
-		init.Client.(*fake.Clientset).PrependReactor("list", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
+		fakeapi.React(&init.Client.(*fake.Clientset).Fake, "list", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
 			w.lab.mu.Lock()
 			defer w.lab.mu.Unlock()
 			if failing {

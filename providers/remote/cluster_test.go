@@ -15,6 +15,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
+	"github.com/virtual-kubelet/virtual-kubelet/internal/fakeapi"
 	"github.com/virtual-kubelet/virtual-kubelet/node/nodeutil"
 	"github.com/virtual-kubelet/virtual-kubelet/providers/remote"
 )
@@ -25,7 +26,7 @@ func TestNoClusterIsGuessed(t *testing.T) {
 	config := remote.Config{Address: serve(t, serverOf(t, newPlain(), nil))}
 	connectWith := func(failure error) error {
 		client := fake.NewClientset()
-		client.PrependReactor("get", "namespaces", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, failure })
+		fakeapi.React(&client.Fake, "get", "namespaces", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, failure })
 		_, np, err := remote.New(t.Context(), nodeutil.ProviderConfig{Node: theNode.DeepCopy(), Client: client}, config)
 		if err == nil {
 			t.Cleanup(func() { _ = np.(io.Closer).Close() })

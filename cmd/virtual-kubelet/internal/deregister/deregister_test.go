@@ -28,6 +28,7 @@ import (
 
 	"github.com/virtual-kubelet/virtual-kubelet/cmd/virtual-kubelet/internal/deregister"
 	"github.com/virtual-kubelet/virtual-kubelet/cmd/virtual-kubelet/internal/doctor"
+	"github.com/virtual-kubelet/virtual-kubelet/internal/fakeapi"
 	"github.com/virtual-kubelet/virtual-kubelet/node"
 )
 
@@ -240,7 +241,7 @@ func TestWrittenMeanwhile(t *testing.T) {
 		client := fake.NewClientset(nodeOf("vk", "mock"), nodeLease("vk", time.Hour))
 		plan := find(t, config(client))
 		failures := 0
-		client.PrependReactor("delete", c.resource, func(clienttesting.Action) (bool, runtime.Object, error) {
+		fakeapi.React(&client.Fake, "delete", c.resource, func(clienttesting.Action) (bool, runtime.Object, error) {
 			if failures++; failures > 1 {
 				return false, nil, nil
 			}

@@ -17,6 +17,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/virtual-kubelet/virtual-kubelet/cmd/virtual-kubelet/internal/nodepools"
+	"github.com/virtual-kubelet/virtual-kubelet/internal/fakeapi"
 )
 
 // deleted reports whether there was a request to delete the Node.
@@ -168,7 +169,7 @@ func TestNodesThatSomebodyKeeps(t *testing.T) {
 func TestNodeThatIsWrittenMeanwhile(t *testing.T) {
 	poolsBubble(t, `{name: edge, deleteNodes: true, pools: []}`, func(r *poolsRig) {
 		var asked []metav1.DeleteOptions
-		r.client.PrependReactor("delete", "nodes", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		fakeapi.React(&r.client.Fake, "delete", "nodes", func(action clienttesting.Action) (bool, runtime.Object, error) {
 			asked = append(asked, action.(clienttesting.DeleteActionImpl).DeleteOptions)
 			return len(asked) == 1, nil, apierrors.NewConflict(corev1.Resource("nodes"), "a-0", nil)
 		})

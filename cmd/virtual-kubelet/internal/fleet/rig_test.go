@@ -23,6 +23,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/virtual-kubelet/virtual-kubelet/cmd/virtual-kubelet/internal/nodepools"
+	"github.com/virtual-kubelet/virtual-kubelet/internal/fakeapi"
 	"github.com/virtual-kubelet/virtual-kubelet/log"
 	"github.com/virtual-kubelet/virtual-kubelet/node"
 	"github.com/virtual-kubelet/virtual-kubelet/node/nodeutil"
@@ -85,7 +86,7 @@ func poolsBubbleAfter(t *testing.T, before func(r *poolsRig), fields string, tes
 	file := filepath.Join(t.TempDir(), "pools.yaml")
 	synctest.Test(t, func(t *testing.T) {
 		r := &poolsRig{t: t, file: file, client: fake.NewSimpleClientset(), newProvider: newMock}
-		r.client.PrependReactor("delete", "nodes", func(clienttesting.Action) (bool, runtime.Object, error) {
+		fakeapi.React(&r.client.Fake, "delete", "nodes", func(clienttesting.Action) (bool, runtime.Object, error) {
 			return r.keepNodes.Load(), nil, errors.New("no")
 		})
 		before(r)

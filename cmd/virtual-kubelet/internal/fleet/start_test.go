@@ -22,6 +22,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/virtual-kubelet/virtual-kubelet/cmd/virtual-kubelet/internal/nodepools"
+	"github.com/virtual-kubelet/virtual-kubelet/internal/fakeapi"
 	"github.com/virtual-kubelet/virtual-kubelet/node"
 	"github.com/virtual-kubelet/virtual-kubelet/node/nodeutil"
 )
@@ -201,7 +202,7 @@ func TestRefusedNodeOfAPoolThatChanges(t *testing.T) {
 func TestPoolThatChangesBeforeItsNodeIsAdopted(t *testing.T) {
 	var away atomic.Bool
 	before := func(r *poolsRig) {
-		r.client.PrependReactor("get", "leases", func(clienttesting.Action) (bool, runtime.Object, error) {
+		fakeapi.React(&r.client.Fake, "get", "leases", func(clienttesting.Action) (bool, runtime.Object, error) {
 			return away.Load(), nil, errors.New("the API server is overloaded")
 		})
 	}
@@ -244,7 +245,7 @@ func TestProviderThatFailsBesideABadPool(t *testing.T) {
 func TestNodeOfAFleetThatWasTakenComesBack(t *testing.T) {
 	var conflict atomic.Bool // the fake knows no versions
 	before := func(r *poolsRig) {
-		r.client.PrependReactor("update", "leases", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		fakeapi.React(&r.client.Fake, "update", "leases", func(action clienttesting.Action) (bool, runtime.Object, error) {
 			l, ok := action.(clienttesting.UpdateAction).GetObject().(*coordinationv1.Lease)
 			refused := ok && l.Name == "a-0" && conflict.Swap(false)
 			return refused, nil, apierrors.NewConflict(coordinationv1.Resource("leases"), "a-0", errors.New("changed"))

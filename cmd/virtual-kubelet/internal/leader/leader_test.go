@@ -16,6 +16,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/virtual-kubelet/virtual-kubelet/cmd/virtual-kubelet/internal/leader"
+	"github.com/virtual-kubelet/virtual-kubelet/internal/fakeapi"
 	"github.com/virtual-kubelet/virtual-kubelet/node"
 )
 
@@ -51,7 +52,7 @@ func TestStandbyTakesOverWhenTheLeaderCannotRenew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := fake.NewSimpleClientset()
 		var away atomic.Bool
-		client.PrependReactor("update", "leases", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		fakeapi.React(&client.Fake, "update", "leases", func(action clienttesting.Action) (bool, runtime.Object, error) {
 			lease := action.(clienttesting.UpdateAction).GetObject().(*coordinationv1.Lease)
 			if away.Load() && ptr.Deref(lease.Spec.HolderIdentity, "") != "b" {
 				return true, nil, errors.New("the API server cannot be reached")
@@ -90,13 +91,13 @@ func TestLeaderThatSeesAnotherOneStops(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := fake.NewSimpleClientset()
 		var taken atomic.Bool
-		client.PrependReactor("update", "leases", func(clienttesting.Action) (bool, runtime.Object, error) {
+		fakeapi.React(&client.Fake, "update", "leases", func(clienttesting.Action) (bool, runtime.Object, error) {
 			if taken.Load() {
 				return true, nil, apierrors.NewConflict(coordinationv1.Resource("leases"), "vk-leader", errors.New("written meanwhile"))
 			}
 			return false, nil, nil
 		})
-		client.PrependReactor("get", "leases", func(clienttesting.Action) (bool, runtime.Object, error) {
+		fakeapi.React(&client.Fake, "get", "leases", func(clienttesting.Action) (bool, runtime.Object, error) {
 			if !taken.Load() {
 				return false, nil, nil
 			}

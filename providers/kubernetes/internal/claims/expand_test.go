@@ -14,6 +14,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	clienttesting "k8s.io/client-go/testing"
+
+	"github.com/virtual-kubelet/virtual-kubelet/internal/fakeapi"
 )
 
 // ask changes the requested size of the home claim.
@@ -117,7 +119,7 @@ func TestRemoteClusterRefusesToExpand(t *testing.T) {
 		g := ofThree(t)
 		var refuses atomic.Bool
 		refuses.Store(true)
-		g.remote.PrependReactor("patch", "persistentvolumeclaims", func(clienttesting.Action) (bool, runtime.Object, error) {
+		fakeapi.React(&g.remote.Fake, "patch", "persistentvolumeclaims", func(clienttesting.Action) (bool, runtime.Object, error) {
 			return refuses.Load(), nil, apierrors.NewForbidden(corev1.Resource("persistentvolumeclaims"), "data", errors.New("the storageclass must support resize"))
 		})
 		g.ask("5Gi")

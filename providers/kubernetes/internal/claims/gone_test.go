@@ -16,13 +16,14 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
+	"github.com/virtual-kubelet/virtual-kubelet/internal/fakeapi"
 )
 
 // behindProxy makes a proxy answer reads of claims with 404 while the returned value is
 // set.
 func behindProxy(cluster *fake.Clientset) *atomic.Bool {
 	var down atomic.Bool
-	cluster.PrependReactor("get", "persistentvolumeclaims", func(clienttesting.Action) (bool, runtime.Object, error) {
+	fakeapi.React(&cluster.Fake, "get", "persistentvolumeclaims", func(clienttesting.Action) (bool, runtime.Object, error) {
 		return down.Load(), nil, apierrors.NewGenericServerResponse(http.StatusNotFound, "get", corev1.Resource("persistentvolumeclaims"), "data", "no backend", 0, true)
 	})
 	return &down

@@ -24,6 +24,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
+	"github.com/virtual-kubelet/virtual-kubelet/internal/fakeapi"
 	"github.com/virtual-kubelet/virtual-kubelet/podspec/volume"
 	"github.com/virtual-kubelet/virtual-kubelet/providers/kubernetes/internal/translate"
 )
@@ -102,7 +103,7 @@ func newRig(t *testing.T) *rig {
 		Objects:   g.home, Tokens: g.home, Remote: g.remote,
 		ReportFailure: func(_ *corev1.Pod, err error) { g.reported = append(g.reported, err) },
 	})
-	g.remote.PrependReactor("patch", "secrets", func(action clienttesting.Action) (bool, runtime.Object, error) {
+	fakeapi.React(&g.remote.Fake, "patch", "secrets", func(action clienttesting.Action) (bool, runtime.Object, error) {
 		patch, ok := action.(clienttesting.PatchActionImpl)
 		if !ok || !bytes.Contains(patch.Patch, []byte(`"resourceVersion"`)) {
 			return false, nil, nil
@@ -723,7 +724,7 @@ func TestNewCopyThatIsThere(t *testing.T) {
 func TestVersionOfANewCopyIsRefused(t *testing.T) {
 	g := newRig(t)
 	g.home.put("keys", corev1.SecretTypeOpaque, "one")
-	g.remote.PrependReactor("patch", "secrets", func(action clienttesting.Action) (bool, runtime.Object, error) {
+	fakeapi.React(&g.remote.Fake, "patch", "secrets", func(action clienttesting.Action) (bool, runtime.Object, error) {
 		patch, ok := action.(clienttesting.PatchActionImpl)
 		return ok && bytes.Contains(patch.Patch, []byte(`"resourceVersion"`)), nil, apierrors.NewBadRequest("resourceVersion should not be set on objects to be created")
 	})
@@ -780,7 +781,7 @@ func TestSecretsThatTheRemotePodRefersTo(t *testing.T) {
 func TestTooLargeForTheRemoteCluster(t *testing.T) {
 	g := newRig(t)
 	g.home.put("keys", corev1.SecretTypeOpaque, "large")
-	g.remote.PrependReactor("patch", "secrets", func(clienttesting.Action) (bool, runtime.Object, error) {
+	fakeapi.React(&g.remote.Fake, "patch", "secrets", func(clienttesting.Action) (bool, runtime.Object, error) {
 		return true, nil, apierrors.NewInvalid(corev1.SchemeGroupVersion.WithKind("Secret").GroupKind(), "keys", nil)
 	})
 	if err := g.RegisterPod(t.Context(), reader("a")); !errdefs.IsPermanent(err) || len(g.reported) == 0 {
@@ -798,7 +799,7 @@ func TestCollectGarbageByAClockThatIsBehind(t *testing.T) {
 		t.Fatal(err)
 	}
 	client := metadatafake.NewSimpleMetadataClient(scheme)
-	client.PrependReactor("list", "secrets", func(clienttesting.Action) (bool, runtime.Object, error) {
+	fakeapi.React(&client.Fake, "list", "secrets", func(clienttesting.Action) (bool, runtime.Object, error) {
 		if err := g.RegisterPod(t.Context(), reader("a")); err != nil {
 			t.Error(err)
 		}
