@@ -157,10 +157,11 @@ func (m *Manager) pinHostPath(access HostAccess, mount *corev1.VolumeMount) (str
 // isFixed reports whether what is above a path that is allowed is out of reach of
 // pods: it is allowed itself, and not what it is in; or all of the host is.
 func (m *Manager) isFixed(access HostAccess) bool {
-	allowed := func(path string) bool {
-		other := access
-		other.Path = path
-		return m.opts.AllowHostPath != nil && m.opts.AllowHostPath(other) == nil
-	}
-	return allowed("/") || !allowed(filepath.Dir(access.Path))
+	return m.allows(access, "/") || !m.allows(access, filepath.Dir(access.Path))
+}
+
+// allows reports whether another path of the host would be allowed, too.
+func (m *Manager) allows(access HostAccess, path string) bool {
+	access.Path = path
+	return m.opts.AllowHostPath != nil && m.opts.AllowHostPath(access) == nil
 }

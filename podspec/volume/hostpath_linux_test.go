@@ -36,6 +36,14 @@ func TestHostPathCannotBeSwapped(t *testing.T) {
 	path := r.path(t, pod, "d")
 	expect(t, "the path is below the volumes", strings.HasPrefix(path, r.root), true)
 	expect(t, "the path another time", r.path(t, pod, "d"), path)
+	if err := os.Symlink(".", filepath.Join(allowed, "dir/itself")); err != nil {
+		t.Fatal(err)
+	}
+	for _, subPath := range []string{".", "./", "itself"} {
+		whole, _, err := r.HostPath(pod, &corev1.VolumeMount{Name: "d", SubPath: subPath})
+		expectError(t, err, "")
+		expect(t, "the path with subPath "+subPath, whole, path)
+	}
 	expect(t, "what is mounted in it", content(t, filepath.Join(path, "mounted/file")), "secret")
 	expect(t, "the path of a file", content(t, r.path(t, pod, "s")), "allowed")
 	expect(t, "the path that is allowed itself", r.path(t, pod, "all"), allowed)
@@ -68,17 +76,29 @@ func TestHostPathsNeedMountsOrARuntimeThatFollowsNoLinks(t *testing.T) {
 	needRoot(t)
 	allowed := tempDir(t)
 	write(t, filepath.Join(allowed, "dir/file"), "x")
-	pod := podWith(t, `[{name: d, hostPath: {path: `+allowed+`/dir}}]`)
+	pod := podWith(t, `[{name: d, hostPath: {path: `+allowed+`/dir}}, {name: all, hostPath: {path: `+allowed+`}}]`)
+	mounts := []corev1.VolumeMount{{Name: "d"}, {Name: "d", SubPath: "."}, {Name: "d", SubPath: "x"}, {Name: "all", SubPath: "dir"}}
 	policy := func(o *Options) { o.AllowHostPath = below(allowed) }
 	for name, r := range map[string]*rig{"may not mount": newRig(t, policy), "makes no mounts": newRig(t, policy, func(o *Options) { o.NoMounts = true })} {
 		withoutMounting(t, func() {
 			r.prepare(t, pod)
-			if path, _, err := r.HostPath(pod, &corev1.VolumeMount{Name: "d"}); err == nil {
-				t.Errorf("a process that %s has %s", name, path)
+			for i := range mounts {
+				if path, _, err := r.HostPath(pod, &mounts[i]); err == nil {
+					t.Errorf("a process that %s has %s at %v", name, path, mounts[i])
+				}
 			}
 		})
 	}
-	r := newRig(t, policy, func(o *Options) { o.NoLinksFollowed = true })
-	r.prepare(t, pod)
-	expect(t, "the path", r.path(t, pod, "d"), filepath.Join(allowed, "dir"))
+	noLinks := newRig(t, policy, func(o *Options) { o.NoLinksFollowed = true })
+	allOfHost := newRig(t, func(o *Options) { o.NoMounts = true }) // there is nowhere else to lead to
+	for _, r := range []*rig{noLinks, allOfHost} {
+		withoutMounting(t, func() {
+			r.prepare(t, pod)
+			for i, want := range []string{"dir", "dir", "dir/x", "dir"} {
+				path, _, err := r.HostPath(pod, &mounts[i])
+				expectError(t, err, "")
+				expect(t, "the path", path, filepath.Join(allowed, want))
+			}
+		})
+	}
 }

@@ -45,8 +45,8 @@ type Options struct {
 	NodeAllocatable corev1.ResourceList
 	// NoLinksFollowed says that the containers' runtime follows no link in a path that
 	// it gets, or opens it with a container's own rights. Without, a path of the host
-	// below one that is allowed is a mount of its own, so that no pod can lead the
-	// runtime elsewhere, and cannot be had if the process may not mount.
+	// below one that is allowed, and a subPath of one, is a mount of its own, so that no
+	// pod can lead the runtime elsewhere, and cannot be had if the process may not mount.
 	NoLinksFollowed bool
 	// NoMounts keeps volumes in plain directories, for a process whose mounts
 	// the containers' runtime does not see. Without, volumes of medium Memory

@@ -28,16 +28,21 @@ func (m *Manager) HostPath(pod *corev1.Pod, mount *corev1.VolumeMount) (path str
 	if err != nil {
 		return "", false, fmt.Errorf("volumeMount %q: %w", mount.Name, err)
 	}
-	subPath := cmp.Or(mount.SubPathExpr, mount.SubPath)
-	if found.host && subPath == "" {
-		access := HostAccess{Pod: pod, Volume: v.Name, Path: found.path, PersistentVolume: found.persistentVolume}
-		if found.path, err = m.pinHostPath(access, mount); err != nil {
-			return "", false, fmt.Errorf("volumeMount %q: %w", mount.Name, err)
+	subPath, rel := cmp.Or(mount.SubPathExpr, mount.SubPath), "."
+	if subPath != "" {
+		if rel, err = locate(found.path, subPath); err != nil {
+			return "", false, fmt.Errorf("failed to prepare subPath for volumeMount %q: %w", mount.Name, err)
 		}
 	}
-	if subPath != "" {
-		if found.path, err = m.subPath(pod, mount.Name, found.path, subPath); err != nil {
+	access := HostAccess{Pod: pod, Volume: v.Name, Path: found.path, PersistentVolume: found.persistentVolume}
+	switch {
+	case rel != ".":
+		if found.path, err = m.subPath(access, found.host, subPath, rel); err != nil {
 			return "", false, fmt.Errorf("failed to prepare subPath for volumeMount %q: %w", mount.Name, err)
+		}
+	case found.host: // of a subPath that is all of the volume, too
+		if found.path, err = m.pinHostPath(access, mount); err != nil {
+			return "", false, fmt.Errorf("volumeMount %q: %w", mount.Name, err)
 		}
 	}
 	return found.path, found.readOnly || mount.ReadOnly, nil
@@ -86,23 +91,25 @@ func (m *Manager) placeOf(pod *corev1.Pod, v *corev1.Volume) (place, error) {
 	return place{path: dir, readOnly: HasContents(v)}, nil
 }
 
-// subPath returns the path of what is at subPath in a volume.
-func (m *Manager) subPath(pod *corev1.Pod, volume, dir, subPath string) (string, error) {
-	rel, err := locate(dir, subPath)
-	if err != nil || rel == "." {
-		return dir, err
-	}
-	file, err := openBeneath(dir, rel)
+// subPath returns the path of what is at rel, without links, in a volume; subPath led
+// there. A volume of the host may be changed by other pods at any time, so that its
+// path alone will not do, other than as for pinHostPath.
+func (m *Manager) subPath(volume HostAccess, host bool, subPath, rel string) (string, error) {
+	file, err := openBeneath(volume.Path, rel)
 	if err != nil {
 		return "", err
 	}
 	defer file.Close()
-	plain := filepath.Join(dir, filepath.FromSlash(rel))
+	plain := filepath.Join(volume.Path, filepath.FromSlash(rel))
+	plainWillDo := !host || m.opts.NoLinksFollowed || m.allows(volume, "/")
 	if m.opts.NoMounts {
+		if !plainWillDo {
+			return "", permanentf("pods may change hostPath %q, and this process makes no mounts: mount all of the volume, or let it mount", volume.Path)
+		}
 		return plain, nil
 	}
-	target, err := m.bindPinned(pod, volume, subPath, file, bindMount)
-	if errors.Is(err, os.ErrPermission) {
+	target, err := m.bindPinned(volume.Pod, volume.Volume, subPath, file, bindMount)
+	if plainWillDo && errors.Is(err, os.ErrPermission) {
 		return plain, nil
 	}
 	return target, err
