@@ -48,6 +48,8 @@ type fakeRuntime struct {
 	features *runtimeapi.RuntimeHandlerFeatures
 	// image is that of sandboxes, in the runtime's configuration.
 	image string
+	// skew is how far the runtime's clock is ahead of the engine's.
+	skew time.Duration
 }
 
 // plan is what a container does.
@@ -93,6 +95,8 @@ func (f *fakeRuntime) call(ctx context.Context, format string, args ...any) erro
 	return ctx.Err()
 }
 
+func (f *fakeRuntime) now() int64 { return time.Now().Add(f.skew).UnixNano() }
+
 func (f *fakeRuntime) id(kind, name string) string {
 	f.count++
 	return fmt.Sprintf("%s-%s-%d", kind, name, f.count)
@@ -128,7 +132,7 @@ func (f *fakeRuntime) RunPodSandbox(ctx context.Context, c *runtimeapi.PodSandbo
 	defer f.mu.Unlock()
 	id := f.id("box", c.Metadata.Name)
 	f.boxes[id] = &fakeBox{&runtimeapi.PodSandbox{
-		Id: id, Metadata: c.Metadata, State: runtimeapi.PodSandboxState_SANDBOX_READY, CreatedAt: time.Now().UnixNano(),
+		Id: id, Metadata: c.Metadata, State: runtimeapi.PodSandboxState_SANDBOX_READY, CreatedAt: f.now(),
 		Labels: c.Labels, Annotations: c.Annotations, RuntimeHandler: handler,
 	}, c}
 	return id, nil
@@ -223,7 +227,7 @@ func (f *fakeRuntime) CreateContainer(ctx context.Context, box string, c *runtim
 	}
 	f.containers[id] = &fakeContainer{
 		ContainerStatus: &runtimeapi.ContainerStatus{
-			Id: id, Metadata: c.Metadata, State: runtimeapi.ContainerState_CONTAINER_CREATED, CreatedAt: time.Now().UnixNano(),
+			Id: id, Metadata: c.Metadata, State: runtimeapi.ContainerState_CONTAINER_CREATED, CreatedAt: f.now(),
 			Image: c.Image, ImageRef: "ref-" + c.Image.Image, Labels: c.Labels, Annotations: c.Annotations, Mounts: c.Mounts,
 		},
 		config: c, box: box, log: log, ended: make(chan struct{}),
@@ -238,7 +242,7 @@ func (f *fakeRuntime) StartContainer(ctx context.Context, id string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	c := f.containers[id]
-	c.State, c.StartedAt = runtimeapi.ContainerState_CONTAINER_RUNNING, time.Now().UnixNano()
+	c.State, c.StartedAt = runtimeapi.ContainerState_CONTAINER_RUNNING, f.now()
 	if p := f.plans[c.Metadata.Name]; p.runs > 0 {
 		c.timer = time.AfterFunc(p.runs, func() { f.exit(id, p.code) })
 	}
@@ -274,7 +278,7 @@ func (f *fakeRuntime) end(c *fakeContainer, code int32) {
 	if c.timer != nil {
 		c.timer.Stop()
 	}
-	c.State, c.FinishedAt, c.ExitCode = runtimeapi.ContainerState_CONTAINER_EXITED, time.Now().UnixNano(), code
+	c.State, c.FinishedAt, c.ExitCode = runtimeapi.ContainerState_CONTAINER_EXITED, f.now(), code
 	close(c.ended)
 }
 

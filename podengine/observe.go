@@ -55,7 +55,7 @@ func (e *Engine) observe(ctx context.Context, uid types.UID) (*runtimeView, erro
 		v.sandboxes = append(v.sandboxes, s)
 	}
 	slices.SortFunc(v.sandboxes, func(a, b *sandbox) int {
-		return cmp.Or(b.created.Compare(a.created), cmp.Compare(b.attempt, a.attempt))
+		return cmp.Or(cmp.Compare(b.attempt, a.attempt), b.created.Compare(a.created))
 	})
 	if s := v.sandbox(); s != nil && s.ready {
 		if s.ips, err = e.sandboxIPs(ctx, s.id); err != nil {
@@ -81,8 +81,9 @@ func (e *Engine) observe(ctx context.Context, uid types.UID) (*runtimeView, erro
 	return v, nil
 }
 
+// newestFirst orders attempts by their numbers first: clocks are set back.
 func newestFirst(a, b *container) int {
-	return cmp.Or(b.created.Compare(a.created), cmp.Compare(b.attempt, a.attempt))
+	return cmp.Or(cmp.Compare(b.attempt, a.attempt), b.created.Compare(a.created))
 }
 
 // sandbox is the newest sandbox, or nil.
