@@ -119,10 +119,12 @@ type PodControllerConfig struct {
 
 	// LostPodTimeout is for how long the provider has to answer that it does not know
 	// a pod which it ran, before the pod counts as lost: then it is Failed for good,
-	// and ended in the provider should it appear there again. Where more than half of
-	// the pods that run, and at least three, are missing at once, the provider is taken
-	// for sick, and none of them counts as lost until most of them are there again or
-	// were deleted. Zero means DefaultLostPodTimeout; negative: no pod is ever lost.
+	// and ended in the provider should it appear there again. One that was created before
+	// this process began, and does not run yet, is created again then. Where more than half
+	// of those pods, and at least three, are missing at once, the provider is taken for
+	// sick, and none of them counts as lost, or is created again, until most of them are
+	// there again or were deleted. Zero means DefaultLostPodTimeout; negative: no pod is
+	// ever lost.
 	LostPodTimeout time.Duration
 
 	// Metrics measures the controller's work; nil means nothing does.

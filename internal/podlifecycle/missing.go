@@ -26,7 +26,7 @@ const (
 	reviewInterval = 5 * time.Second
 )
 
-// census counts the pods that are to run, and did, by what is known of them.
+// census counts the pods that are to run, and did or may do so, by what is known of them.
 type census struct {
 	held    int // by the provider
 	missing int // it was asked, and does not know them
@@ -66,7 +66,7 @@ func (r *podRecord) counts(c *census) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.orphan || r.requested != requestedNone || r.pod.DeletionTimestamp != nil || isTerminal(r.pod.Status.Phase) ||
-		r.ended() || !r.ran && r.pod.Status.Phase != corev1.PodRunning {
+		r.ended() || !r.ran && !r.begun && r.pod.Status.Phase != corev1.PodRunning {
 		return
 	}
 	switch r.observed {
@@ -93,7 +93,7 @@ func (pc *Controller) count(now time.Time) census {
 	return c
 }
 
-// guards completes the view of a pod that ran and that the provider does not know.
+// guards completes the view of a pod that missesPod is about.
 func (pc *Controller) guards(v *view) {
 	suspicious := pc.count(v.now).suspicious()
 	pc.guard.mu.Lock()
@@ -104,14 +104,18 @@ func (pc *Controller) guards(v *view) {
 	}
 }
 
-// guardPods has the node say that many pods are missing, which are not taken for lost,
-// and look for the end of that.
-func (pc *Controller) guardPods(ctx context.Context, r *podRecord, pod *corev1.Pod) {
+// guardPods has the node say that many pods are missing, which are not taken for lost nor
+// created again, and look for the end of that. ran is whether the pod did.
+func (pc *Controller) guardPods(ctx context.Context, r *podRecord, pod *corev1.Pod, ran bool) {
 	c := pc.count(time.Now())
 	if !c.massLoss() {
 		return // what is not known yet will be soon
 	}
-	pc.warn(ctx, r, pod, ReasonProviderMissing, missingMessage)
+	message := missingMessage
+	if !ran {
+		message = pendingMissingMessage
+	}
+	pc.warn(ctx, r, pod, ReasonProviderMissing, message)
 	g := &pc.guard
 	g.reviews.Lock()
 	defer g.reviews.Unlock()
@@ -196,5 +200,5 @@ func podsMissingCondition(missing, of int) corev1.NodeCondition {
 			Message: "the provider knows most of the node's pods"}
 	}
 	return corev1.NodeCondition{Type: ConditionPodsMissing, Status: corev1.ConditionTrue, Reason: ReasonPodsMissing,
-		Message: fmt.Sprintf("the provider does not know %d of the node's %d running pods; they stay as they are until it knows them again or they are deleted", missing, of)}
+		Message: fmt.Sprintf("the provider does not know %d of the node's %d pods; they stay as they are until it knows them again or they are deleted", missing, of)}
 }

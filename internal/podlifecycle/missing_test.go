@@ -10,6 +10,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
 	"github.com/virtual-kubelet/virtual-kubelet/node/nodetest"
@@ -163,6 +165,38 @@ func TestMostPodsMissing(t *testing.T) {
 			})
 		})
 	}
+}
+
+// pending is the status of a pod that was created and does not run yet.
+func pending(p *corev1.Pod) {
+	p.Status = nodetest.StatusOf(p, corev1.PodPending)
+	p.Status.StartTime = ptr.To(metav1.Now())
+}
+
+// Invariant 2: where most pods are missing at once that were created before a restart and
+// do not run yet, none is created again, until most are known again or were deleted.
+func TestMostPendingPodsMissing(t *testing.T) {
+	const n = 5
+	bothKinds(t, func(t *testing.T, r *rig) {
+		for i := range n {
+			r.provider.Hold(r.api.AddPod(aPod(fmt.Sprint("web-", i), pending)), corev1.PodPending)
+		}
+		back := r.provider.Empty()
+		r.start()
+		pass(5 * time.Minute)
+		wantList(t, "calls", r.provider.TakeCalls("create", "delete"))
+		want(t, "phases", r.phases(n), map[corev1.PodPhase]int{corev1.PodPending: n})
+		want(t, "condition", r.condition(ConditionPodsMissing), corev1.ConditionTrue)
+		events := slices.DeleteFunc(r.events.recorded(), func(e string) bool { return strings.HasSuffix(e, createAgainMessage) })
+		slices.Sort(events)
+		want(t, "events", len(events), n+1)
+		wantList(t, "kinds of events", slices.Compact(events), "Warning PodsMissing: "+podsMissingCondition(n, n).Message, "Warning ProviderMissing: "+pendingMissingMessage)
+
+		back()
+		pass(3 * time.Minute)
+		want(t, "condition then", r.condition(ConditionPodsMissing), corev1.ConditionFalse)
+		wantList(t, "calls then", r.provider.TakeCalls("create", "delete"))
+	})
 }
 
 // Those that are still missing when most pods are there again are lost a minute later.

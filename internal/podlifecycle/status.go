@@ -226,8 +226,9 @@ func waitingForConfig(pod *corev1.Pod, err error) *corev1.PodStatus {
 }
 
 const (
-	lostMessage    = "The provider no longer knows this pod, although it ran it"
-	missingMessage = "The provider does not know this pod, although it ran it; as it does not know many others either, the pod stays as it is until it is known again or is deleted"
+	lostMessage           = "The provider no longer knows this pod, although it ran it"
+	missingMessage        = "The provider does not know this pod, although it ran it; as it does not know many others either, the pod stays as it is until it is known again or is deleted"
+	pendingMissingMessage = "The provider does not know this pod, which was created before this agent started; as it does not know many others either, the pod is not created again until most are known again or were deleted"
 	// createAgainMessage is that of the event on a pod that is not created again yet.
 	createAgainMessage = "The provider does not know this pod, which was created before this agent started; it is created again if the provider goes on not knowing it"
 	// killedExitCode is that of a process that SIGKILL ended.

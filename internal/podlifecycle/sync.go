@@ -57,7 +57,7 @@ func (pc *Controller) act(ctx context.Context, r *podRecord, pod *corev1.Pod, sp
 	for range maxSteps {
 		v, a := pc.next(r, pod)
 		if a.guarded {
-			pc.guardPods(ctx, r, pod)
+			pc.guardPods(ctx, r, pod, v.ran)
 		} else if v.begun && !v.ran && missesPod(v) && a.verb == doWait {
 			pc.warn(ctx, r, pod, ReasonProviderMissing, createAgainMessage)
 		}
