@@ -124,7 +124,7 @@ type PodControllerConfig struct {
 	// of those pods, and at least three, are missing at once, the provider is taken for
 	// sick, and none of them counts as lost, or is created again, until most of them are
 	// there again or were deleted. Zero means DefaultLostPodTimeout; negative: no pod is
-	// ever lost.
+	// ever lost, nor created again.
 	LostPodTimeout time.Duration
 
 	// Metrics measures the controller's work; nil means nothing does.

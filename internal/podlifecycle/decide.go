@@ -158,11 +158,8 @@ func run(v view) action {
 // createAgain is about a pod that was created before this process began, has not run as
 // far as is known, and is not known to the provider: which may hold it all the same, and
 // answer with nothing since it has just started, too. The pod is created once that has
-// lasted as long as makes a pod that ran a lost one.
+// lasted as long as makes a pod that ran a lost one: where none is ever lost, never.
 func createAgain(v view) action {
-	if v.patience < 0 {
-		v.patience = DefaultLostPodTimeout
-	}
 	a := miss(v)
 	if a.verb == doLose {
 		a.verb = doCreate

@@ -199,6 +199,22 @@ func TestMostPendingPodsMissing(t *testing.T) {
 	})
 }
 
+// Invariant 2: where no pod is ever lost, one that was created before a restart and does not
+// run yet is not created again either. People learn of it, and delete it.
+func TestMissingPendingPodWhereNoneIsLost(t *testing.T) {
+	bothKinds(t, func(t *testing.T, r *rig) {
+		uid := string(r.api.AddPod(aPod("web", pending)).UID)
+		r.start(func(cfg *Config) { cfg.LostPodTimeout = -1 })
+		pass(time.Hour)
+		wantList(t, "calls", r.provider.TakeCalls("create", "delete"))
+		wantList(t, "events", r.events.recorded(), "Warning ProviderMissing: "+neverAgainMessage)
+		r.api.DeletePod("web")
+		pass(time.Minute)
+		wantList(t, "calls then", r.provider.TakeCalls("create", "delete"), "delete web "+uid+" grace 30")
+		want(t, "pod", r.api.Pod("web"), nil)
+	})
+}
+
 // Those that are still missing when most pods are there again are lost a minute later.
 func TestSomeStayMissing(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig) {

@@ -231,6 +231,8 @@ const (
 	pendingMissingMessage = "The provider does not know this pod, which was created before this agent started; as it does not know many others either, the pod is not created again until most are known again or were deleted"
 	// createAgainMessage is that of the event on a pod that is not created again yet.
 	createAgainMessage = "The provider does not know this pod, which was created before this agent started; it is created again if the provider goes on not knowing it"
+	// neverAgainMessage is that of one where no pod is ever lost.
+	neverAgainMessage = "The provider does not know this pod, which was created before this agent started; it is not created again, as no pod counts as lost here: delete it if the provider has lost it"
 	// killedExitCode is that of a process that SIGKILL ended.
 	killedExitCode = 137
 )

@@ -59,7 +59,11 @@ func (pc *Controller) act(ctx context.Context, r *podRecord, pod *corev1.Pod, sp
 		if a.guarded {
 			pc.guardPods(ctx, r, pod, v.ran)
 		} else if v.begun && !v.ran && missesPod(v) && a.verb == doWait {
-			pc.warn(ctx, r, pod, ReasonProviderMissing, createAgainMessage)
+			message := createAgainMessage
+			if v.patience < 0 {
+				message = neverAgainMessage
+			}
+			pc.warn(ctx, r, pod, ReasonProviderMissing, message)
 		}
 		switch a.verb {
 		case doNothing:
