@@ -38,10 +38,10 @@ func (pc *Controller) enforceDeadline(r *podRecord, pod *corev1.Pod) {
 			return
 		}
 		r.expired = true
-		if r.observed == absent && r.ran && r.requested == requestedNone {
-			r.observed = held // it may have been overlooked: have it ended all the same
-		}
 		pc.cfg.EventRecorder.Event(pod, corev1.EventTypeNormal, reasonDeadlineExceeded, messageDeadlineExceeded)
+	}
+	if r.observed == absent && (r.ran || r.begun || pod.Status.Phase == corev1.PodRunning) && r.requested == requestedNone {
+		r.observed = held // it may have been overlooked: have it ended all the same
 	}
 	if r.observed == absent && (!r.cancelled || r.requested != requestedNone) || r.stopped() {
 		r.desire(deadlineExceeded(killed(pod, cmp.Or(r.providerStatus, r.desiredStatus), now)))

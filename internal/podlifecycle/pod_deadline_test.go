@@ -147,6 +147,33 @@ func TestDeadlineOfAPodThatIsGone(t *testing.T) {
 	})
 }
 
+// A pod that was created before a restart, and that the provider does not know when its
+// deadline is over, may only have been overlooked: it is ended all the same.
+func TestDeadlineOfAPodOfBeforeARestart(t *testing.T) {
+	for name, tc := range map[string]struct {
+		phase corev1.PodPhase
+		down  time.Duration // for how long no agent runs
+	}{
+		"pending":                              {corev1.PodPending, 50 * time.Second},
+		"pending, its deadline is over before": {corev1.PodPending, time.Hour},
+		"running":                              {corev1.PodRunning, 50 * time.Second},
+		"running, its deadline is over before": {corev1.PodRunning, time.Hour},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bothKinds(t, func(t *testing.T, r *rig) {
+				pod := r.api.AddPod(aPod("web", within(60), pending, func(p *corev1.Pod) { p.Status.Phase = tc.phase }))
+				pass(tc.down)
+				r.start()
+				pass(20 * time.Second)
+				r.wantExceeded("web")
+				wantList(t, "calls", r.provider.TakeCalls("create", "delete"), "delete web "+string(pod.UID)+" grace 30")
+				pass(time.Hour)
+				wantList(t, "calls later", r.provider.TakeCalls("create", "delete"))
+			})
+		})
+	}
+}
+
 // A create that hangs ends with the pod's deadline, however it takes its cancellation,
 // and the provider is asked to end the pod, since it may have come to be.
 func TestDeadlineOfACreateThatHangs(t *testing.T) {
