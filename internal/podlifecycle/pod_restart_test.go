@@ -398,6 +398,34 @@ func TestPendingPodIsNotCreatedTwice(t *testing.T) {
 	}
 }
 
+// Invariants 2 and 4: the same holds for one of which the provider has reported why it does
+// not run yet. It does not leave the API before the provider was asked to end it.
+func TestPendingPodWithAReasonIsNotCreatedTwice(t *testing.T) {
+	for name, change := range map[string]func(*corev1.PodStatus){
+		"of the pod": func(s *corev1.PodStatus) { s.Reason = "Queued" },
+		"of a container": func(s *corev1.PodStatus) {
+			s.ContainerStatuses[0].State.Waiting.Reason, s.ContainerStatuses[0].Started = reasonConfigError, ptr.To(false)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bothKinds(t, func(t *testing.T, r *rig) {
+				var uids []string
+				for _, name := range []string{"web", "deleted"} {
+					pod := r.api.AddPod(aPod(name, pending, func(p *corev1.Pod) { change(&p.Status) }))
+					uids = append(uids, string(pod.UID))
+				}
+				r.start()
+				pass(30 * time.Second)
+				r.api.DeletePod("deleted")
+				pass(time.Second)
+				wantList(t, "calls while nothing is known", r.provider.TakeCalls("create", "delete"), "delete deleted "+uids[1]+" grace 30")
+				pass(2 * time.Minute)
+				wantList(t, "calls", r.provider.TakeCalls("create", "delete"), "create web "+uids[0])
+			})
+		})
+	}
+}
+
 // Invariant 1: a provider that goes by names may list an old pod beside ours, which runs:
 // by their name the provider would delete ours.
 func TestListWithTwoPodsOfOneName(t *testing.T) {

@@ -187,16 +187,21 @@ func failedCreate(pod *corev1.Pod, err error) *corev1.PodStatus {
 
 // createdBefore reports whether the status of a pod that this process sees for the first
 // time says that a process before it has had the pod created: it has a start time, and
-// no reason why it was not created. One that has ended may be held, too.
+// not why it was not created. One that has ended may be held, too.
 func createdBefore(pod *corev1.Pod) bool {
-	if pod.Status.StartTime != nil && isTerminal(pod.Status.Phase) {
-		return true
+	status := &pod.Status
+	return status.StartTime != nil && (isTerminal(status.Phase) || status.Phase == corev1.PodPending && !notCreated(status))
+}
+
+// notCreated reports whether a Pending status is failedCreate's or waitingForConfig's. A
+// provider may have the same reasons, of a pod that it was given.
+func notCreated(status *corev1.PodStatus) bool {
+	containers := status.ContainerStatuses
+	if status.Reason != "" {
+		return status.Reason == StatusReasonProviderFailed && len(containers) == 0
 	}
-	if pod.Status.StartTime == nil || pod.Status.Phase != corev1.PodPending || pod.Status.Reason != "" {
-		return false
-	}
-	return !slices.ContainsFunc(pod.Status.ContainerStatuses, func(c corev1.ContainerStatus) bool {
-		return c.State.Waiting != nil && c.State.Waiting.Reason == reasonConfigError
+	return len(containers) > 0 && !slices.ContainsFunc(containers, func(c corev1.ContainerStatus) bool {
+		return c.State.Waiting == nil || c.State.Waiting.Reason != reasonConfigError || c.ImageID != "" || c.ContainerID != "" || c.Started != nil
 	})
 }
 

@@ -232,6 +232,38 @@ func TestWaitingForConfig(t *testing.T) {
 	want(t, "waiting", *waiting, corev1.ContainerStateWaiting{Reason: "CreateContainerConfigError", Message: "no map"})
 }
 
+// Whether a process before this one has had a pod created.
+func TestCreatedBefore(t *testing.T) {
+	start := at(-60)
+	waits := func(reason string, change ...func(*corev1.ContainerStatus)) corev1.ContainerStatus {
+		c := corev1.ContainerStatus{State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason}}}
+		for _, f := range change {
+			f(&c)
+		}
+		return c
+	}
+	own := waits(reasonConfigError)
+	for name, tc := range map[string]struct {
+		status corev1.PodStatus
+		want   bool
+	}{
+		"no start time":                  {corev1.PodStatus{Phase: corev1.PodPending}, false},
+		"no start time, but a reason":    {corev1.PodStatus{Phase: corev1.PodPending, Reason: "Queued"}, false},
+		"start time":                     {corev1.PodStatus{Phase: corev1.PodPending, StartTime: &start}, true},
+		"has ended":                      {corev1.PodStatus{Phase: corev1.PodFailed, StartTime: &start}, true},
+		"could not be created":           {*failedCreate(&corev1.Pod{Status: corev1.PodStatus{StartTime: &start}}, errors.New("no quota")), false},
+		"waits for its configuration":    {*waitingForConfig(&corev1.Pod{Spec: aPod("web").Spec, Status: corev1.PodStatus{StartTime: &start}}, errors.New("no map")), false},
+		"a reason of the provider":       {corev1.PodStatus{Phase: corev1.PodPending, StartTime: &start, Reason: "Queued"}, true},
+		"that is ours, with containers":  {corev1.PodStatus{Phase: corev1.PodPending, StartTime: &start, Reason: "ProviderFailed", ContainerStatuses: []corev1.ContainerStatus{waits("")}}, true},
+		"one container cannot start":     {corev1.PodStatus{Phase: corev1.PodPending, StartTime: &start, ContainerStatuses: []corev1.ContainerStatus{own, waits("ContainerCreating")}}, true},
+		"a container that has its image": {corev1.PodStatus{Phase: corev1.PodPending, StartTime: &start, ContainerStatuses: []corev1.ContainerStatus{waits(reasonConfigError, func(c *corev1.ContainerStatus) { c.ImageID = "sha256:1" })}}, true},
+		"a container that was there":     {corev1.PodStatus{Phase: corev1.PodPending, StartTime: &start, ContainerStatuses: []corev1.ContainerStatus{waits(reasonConfigError, func(c *corev1.ContainerStatus) { c.ContainerID = "x://1" })}}, true},
+		"a container of a kubelet":       {corev1.PodStatus{Phase: corev1.PodPending, StartTime: &start, ContainerStatuses: []corev1.ContainerStatus{waits(reasonConfigError, func(c *corev1.ContainerStatus) { c.Started = new(bool) })}}, true},
+	} {
+		want(t, name, createdBefore(&corev1.Pod{Status: tc.status}), tc.want)
+	}
+}
+
 func withContainers(phase corev1.PodPhase, states ...corev1.ContainerState) *corev1.PodStatus {
 	status := &corev1.PodStatus{Phase: phase, Conditions: []corev1.PodCondition{
 		{Type: corev1.PodReady, Status: corev1.ConditionTrue}, {Type: corev1.PodInitialized, Status: corev1.ConditionTrue},
