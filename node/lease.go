@@ -101,7 +101,7 @@ func (l *nodeLease) renewNow(ctx context.Context) (next time.Duration) {
 		err = l.write(ctx)
 	}
 	if l.of.claim != nil {
-		l.of.claim.renewals.tried(errors.Is(err, ErrNodeTaken))
+		l.of.claim.renewals.tried(err)
 	}
 	if errors.Is(err, ErrNodeTaken) {
 		l.lost = true
@@ -125,7 +125,7 @@ func (l *nodeLease) renewNow(ctx context.Context) (next time.Duration) {
 }
 
 func (l *nodeLease) failed(ctx context.Context, err error) (next time.Duration) {
-	next = l.backoff.Step()
+	next = min(l.backoff.Step(), l.renewInterval) // that of a short lease is less than leaseRetry
 	logger := log.G(ctx).WithError(err).WithField("delay", next.String())
 	switch {
 	case ctx.Err() != nil:

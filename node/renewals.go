@@ -1,6 +1,7 @@
 package node
 
 import (
+	"errors"
 	"sync"
 	"time"
 )
@@ -10,7 +11,7 @@ import (
 type renewals struct {
 	mu   sync.Mutex
 	last moment        // when the last that succeeded began: others count from later
-	done moment        // when the last ended, however
+	done moment        // the last sign that it has not stood still since: see tried
 	life time.Duration // of the lease; zero: nobody renews it yet
 	lost bool          // another process has taken it
 }
@@ -42,12 +43,20 @@ func (r *renewals) renewed(began time.Time) {
 	r.last, r.lost = momentOf(began), false
 }
 
-// tried records that a renewal has ended: with success or without, or by showing that
-// another process has the lease.
-func (r *renewals) tried(lost bool) {
+// tried records that a renewal has ended: with success, without, or by showing that another
+// process has the lease. After this process has stood still for as long as the lease lasts,
+// another one may have taken that: a renewal that has failed does not show it, nor does one
+// that began before.
+func (r *renewals) tried(err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.done, r.lost = momentOf(time.Now()), lost
+	r.lost = errors.Is(err, ErrNodeTaken)
+	switch {
+	case err == nil:
+		r.done = r.last
+	case r.done.within(r.life):
+		r.done = momentOf(time.Now())
+	}
 }
 
 // within reports whether the last renewal that succeeded began within that time.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/virtual-kubelet/virtual-kubelet/internal/fakeapi"
 )
@@ -177,6 +178,32 @@ func TestClaimThatWasNotRenewed(t *testing.T) {
 	})
 }
 
+// An API server that is away keeps nothing from going on, however short the lease is: its
+// renewal is tried again before it would have run out.
+func TestWhatAClaimWithAShortLeaseAllows(t *testing.T) {
+	nodeBubble(t, func(t *testing.T, r *nodeRig) {
+		leases := &versionedLeases{}
+		p := newProcess(t, r, leases, identified("first"))
+		p.launch(WithNodeClaim(p.claim), WithNodeEnableLeaseV1(p.claim.cfg.Leases, 4))
+		pass(time.Minute)
+		leases.setAway("first", true)
+		pass(5 * time.Second)
+		want(t, "may begin", p.claim.MayBegin(), false)
+		for range 300 {
+			pass(time.Second)
+			if !p.claim.MayGoOn() {
+				t.Fatal("what was begun may not go on")
+			}
+		}
+		leases.setAway("first", false)
+		pass(5 * time.Second)
+		want(t, "may begin", p.claim.MayBegin(), true)
+	})
+}
+
+// errAway is that of a renewal which the API server does not answer.
+var errAway = apierrors.NewServiceUnavailable("away")
+
 // What a claim allows while its lease is not renewed: nothing is begun once another
 // process may have taken the node; what was begun goes on, but not in a process that stood
 // still, before it has looked at the lease, or lost it.
@@ -194,15 +221,17 @@ func TestWhatAClaimAllows(t *testing.T) {
 		claim.renewals.renewed(time.Now())
 		pass(39 * time.Second)
 		allows("renewed a while ago", true, true)
-		claim.renewals.tried(false) // the API server does not answer
+		claim.renewals.tried(errAway) // the API server does not answer
 		pass(2 * time.Second)
 		allows("not renewed for its duration", false, true)
 		claim.renewals.renewed(time.Now())
-		claim.renewals.tried(false)
+		claim.renewals.tried(nil)
 		allows("renewed", true, true)
 		pass(41 * time.Second)
 		allows("stood still", false, false)
-		claim.renewals.tried(true)
+		claim.renewals.tried(errAway)
+		allows("stood still, and has not reached the API server since", false, false)
+		claim.renewals.tried(ErrNodeTaken)
 		allows("lost", false, false)
 	})
 }
@@ -213,7 +242,7 @@ func TestWhatAClaimAllowsByTheWallClock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		claim := &Claim{}
 		r := &claim.renewals
-		renew := func() { r.renewed(time.Now()); r.tried(false) }
+		renew := func() { r.renewed(time.Now()); r.tried(nil) }
 		turn := func(by time.Duration) { // the wall clock
 			r.last.wall, r.done.wall = r.last.wall.Add(-by), r.done.wall.Add(-by)
 		}
@@ -228,6 +257,8 @@ func TestWhatAClaimAllowsByTheWallClock(t *testing.T) {
 		allows("suspended for a while", false, true, true)
 		turn(20 * time.Second)
 		allows("suspended for longer than the lease lasts, or set forward", false, false, false)
+		r.tried(errAway)
+		allows("not renewed since", false, false, false)
 		renew()
 		allows("renewed", true, true, true)
 		turn(-time.Hour)
@@ -236,5 +267,15 @@ func TestWhatAClaimAllowsByTheWallClock(t *testing.T) {
 		allows("set back, and stood still", false, false, false)
 		renew()
 		allows("renewed again", true, true, true)
+		began := time.Now()
+		turn(20 * time.Second)
+		r.tried(errAway)
+		turn(20 * time.Second)
+		allows("the API server is away", false, false, true)
+		renew()
+		pass(41 * time.Second) // within a renewal
+		r.renewed(began)
+		r.tried(nil)
+		allows("renewed before it stood still", false, false, false)
 	})
 }
