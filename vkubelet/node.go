@@ -78,7 +78,8 @@ func (n *Node) leaseOption(obj *corev1.Node, leases coordinationv1client.LeaseIn
 }
 
 // Run registers the node, waiting for an API server that is away, and keeps it
-// until ctx ends; then it writes that the node is not ready, and returns nil.
+// until ctx ends, and returns nil. The Node stays as it is then: the control plane
+// takes it for not ready once it misses the lease, or without one the status.
 // An error means that the node could not be registered: the API server refused
 // it, or ctx ended before. It can be called once.
 func (n *Node) Run(ctx context.Context) error { return n.controller.Run(ctx) }
