@@ -46,3 +46,14 @@ func TestTheLogOfASilentContainer(t *testing.T) {
 		}
 	})
 }
+
+// A provider may return nil for a log that is empty, as for the kubelet API.
+func TestALogThatIsNil(t *testing.T) {
+	p := newPods()
+	p.noLog = true
+	s := start(t, p, nil)
+	ask(s, http.MethodPost, "/create", wire.PluginCreate{Pod: newPod("uid-1")})
+	if code, text := ask(s, http.MethodGet, "/getLogs", wire.Log{Namespace: "default", PodUID: "uid-1", ContainerName: "main"}); code != http.StatusOK || text != "" {
+		t.Errorf("%d %q", code, text)
+	}
+}

@@ -404,6 +404,9 @@ func (s *Server) logs(w http.ResponseWriter, r *http.Request, body []byte) error
 	if err != nil {
 		return err
 	}
+	if stream == nil { // an empty log
+		stream = http.NoBody
+	}
 	closeOnce := sync.OnceFunc(func() { _ = stream.Close() }) // what it says comes too late for the client
 	defer closeOnce()
 	defer context.AfterFunc(s.ctx, closeOnce)()
