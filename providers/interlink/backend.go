@@ -15,6 +15,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
 	"github.com/virtual-kubelet/virtual-kubelet/internal/lastlines"
@@ -50,6 +51,8 @@ var (
 type backend struct {
 	*rest.Client
 	config     *Config
+	cluster    kubernetes.Interface // where pods are annotated; nil does without
+	process    string               // the sender of its creations
 	started    time.Time
 	unclear    recent // creations that may have happened, or not
 	unanswered recent // creations that may still happen
@@ -70,6 +73,9 @@ func (b *backend) Create(ctx context.Context, r *podgroup.Request) (podgroup.Uni
 	}
 	if wait > 0 {
 		return podgroup.Unit{}, errdefs.AsRetryAfter(errors.New("an earlier creation of the pod may have happened: looking for it first"), min(wait, statusLag))
+	}
+	if err := b.noteSender(ctx, r.Pod); err != nil {
+		return podgroup.Unit{}, err
 	}
 	request := b.request(r)
 	var answer json.RawMessage
@@ -103,9 +109,12 @@ func (b *backend) failed(uid types.UID, status int) {
 }
 
 // untilStatusesAreClear returns how long a missing status does not mean that there is no
-// job: after an error of a creation, and after the start, if an earlier process may have
-// begun one. It is not positive if it does.
+// job: after an error of a creation, and after the start, or the first look at a creation that
+// another process has sent, if that may have begun one. It is not positive if it does.
 func (b *backend) untilStatusesAreClear(pod *corev1.Pod) time.Duration {
+	if b.sentByAnother(pod) {
+		b.unanswered.addOnce(pod.UID)
+	}
 	if at, ok := b.unanswered.since(pod.UID); ok && time.Since(at) < unansweredLag {
 		return time.Until(at.Add(unansweredLag))
 	}
@@ -132,6 +141,13 @@ func (r *recent) add(uid types.UID) {
 	}
 	maps.DeleteFunc(r.at, func(_ types.UID, at time.Time) bool { return time.Since(at) > r.max })
 	r.at[uid] = time.Now()
+}
+
+// addOnce is add for pods to which it has not happened yet.
+func (r *recent) addOnce(uid types.UID) {
+	if _, ok := r.since(uid); !ok {
+		r.add(uid)
+	}
 }
 
 func (r *recent) since(uid types.UID) (at time.Time, ok bool) {
@@ -204,6 +220,7 @@ func (b *backend) completeEnv(c *corev1.Container) {
 func sentPod(pod *corev1.Pod) *corev1.Pod {
 	pod = pod.DeepCopy()
 	pod.ManagedFields = nil
+	delete(pod.Annotations, AnnotationSender) // a node behind the plugin would take it for its own
 	pod.APIVersion, pod.Kind = "v1", "Pod"
 	if phase := pod.Status.Phase; phase != corev1.PodRunning {
 		pod.Status.Phase = corev1.PodPending

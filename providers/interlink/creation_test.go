@@ -3,16 +3,54 @@ package interlink
 import (
 	"bytes"
 	"context"
+	"errors"
 	"io"
 	"net/http"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
+	"github.com/virtual-kubelet/virtual-kubelet/node/nodeutil"
 	"github.com/virtual-kubelet/virtual-kubelet/podgroup/grouptest"
 	"github.com/virtual-kubelet/virtual-kubelet/providers/interlink/interlinktest"
 )
+
+// slowly returns a plugin whose creations take long, and go on when their client has gone. It counts them.
+func slowly(t *testing.T, plugin http.Handler, takes time.Duration, creations *int) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/create" {
+			*creations++
+			body, err := io.ReadAll(r.Body)
+			if err != nil {
+				t.Error(err)
+			}
+			r = r.WithContext(context.WithoutCancel(r.Context()))
+			r.Body = io.NopCloser(bytes.NewReader(body))
+			time.Sleep(takes)
+		}
+		plugin.ServeHTTP(w, r)
+	})
+}
+
+// createAtLast has a pod of the cluster created, as often as it takes, and returns how long that is.
+func createAtLast(t *testing.T, p nodeutil.Provider, cluster *grouptest.Cluster, name string) time.Duration {
+	t.Helper()
+	began := time.Now()
+	for {
+		err := p.CreatePod(t.Context(), cluster.Pod("default", name))
+		if err == nil {
+			return time.Since(began)
+		}
+		if errdefs.IsPermanent(err) || time.Since(began) > time.Hour {
+			t.Fatal(err)
+		}
+		delay, _ := errdefs.RetryAfter(err)
+		time.Sleep(max(delay, time.Second))
+	}
+}
 
 // A batch system that is slow, or an image that is pulled, makes one job of a pod: a server and a plugin
 // go on with a creation whose client has gone.
@@ -23,19 +61,7 @@ func TestASlowCreation(t *testing.T) {
 				world, cluster := grouptest.New(time.Second), grouptest.NewCluster("home")
 				plugin := &interlinktest.Plugin{World: world}
 				creations := 0
-				slow := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-					if r.URL.Path == "/create" {
-						creations++
-						body, err := io.ReadAll(r.Body)
-						if err != nil {
-							t.Error(err)
-						}
-						r = r.WithContext(context.WithoutCancel(r.Context()))
-						r.Body = io.NopCloser(bytes.NewReader(body))
-						time.Sleep(takes)
-					}
-					plugin.ServeHTTP(w, r)
-				})
+				slow := slowly(t, plugin, takes, &creations)
 				p, _, err := newProvider(cluster.Config(), Config{InterlinkURL: "http://interlink"}, serve(t, &interlinktest.Server{OneObject: true}, slow))
 				if err != nil {
 					t.Fatal(err)
@@ -43,15 +69,7 @@ func TestASlowCreation(t *testing.T) {
 				defer grouptest.Close(t, p)
 				pod := newPod("slow")
 				cluster.SetPod(pod)
-				began := time.Now()
-				for err = p.CreatePod(t.Context(), pod); err != nil; err = p.CreatePod(t.Context(), pod) {
-					if errdefs.IsPermanent(err) || time.Since(began) > time.Hour {
-						t.Fatal(err)
-					}
-					delay, _ := errdefs.RetryAfter(err)
-					time.Sleep(max(delay, time.Second))
-				}
-				if took := time.Since(began); took > takes+time.Minute {
+				if took := createAtLast(t, p, cluster, "slow"); took > takes+time.Minute {
 					t.Errorf("the job is found after %v", took)
 				}
 				time.Sleep(takes)
@@ -102,6 +120,94 @@ func TestACreationThatIsLost(t *testing.T) {
 		time.Sleep(time.Second)
 		if err := p.CreatePod(t.Context(), pod); err != nil || len(world.Units(nil)) != 1 {
 			t.Errorf("there are %d jobs: %v", len(world.Units(nil)), err)
+		}
+	})
+}
+
+// The next process sends no creation again that goes on at the server or the plugin, whether it was made
+// before the pod, as one that stands by is, or after that; and one that was lost it does, in the end.
+func TestACreationThatOutlivesItsProcess(t *testing.T) {
+	for name, c := range map[string]struct {
+		standby bool
+		takes   time.Duration
+		lost    bool
+	}{
+		"next": {takes: 4 * time.Minute}, "standby": {standby: true, takes: 4 * time.Minute}, "lost": {lost: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				world, cluster := grouptest.New(time.Second), grouptest.NewCluster("home")
+				creations := 0
+				server := &interlinktest.Server{OneObject: true}
+				through := serve(t, server, slowly(t, &interlinktest.Plugin{World: world}, c.takes, &creations))
+				start := func(through http.RoundTripper) nodeutil.Provider {
+					p, _, err := newProvider(cluster.Config(), Config{InterlinkURL: "http://interlink"}, through)
+					if err != nil {
+						t.Fatal(err)
+					}
+					return p
+				}
+				first := through
+				if c.lost {
+					first = grouptest.Serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+						if r.URL.Path == "/create" {
+							time.Sleep(time.Minute)
+							return
+						}
+						server.ServeHTTP(w, r)
+					})).Transport(t)
+				}
+				before := start(first)
+				var next nodeutil.Provider
+				if c.standby {
+					next = start(through)
+				}
+				time.Sleep(time.Minute)
+				pod := newPod("under-way")
+				pod.CreationTimestamp = metav1.Now()
+				cluster.SetPod(pod)
+				failed := make(chan error, 1)
+				go func() { failed <- before.CreatePod(t.Context(), pod) }()
+				time.Sleep(10 * time.Second)
+				grouptest.Close(t, before)
+				if err := <-failed; err == nil {
+					t.Error("a creation without an answer succeeds")
+				}
+				if !c.standby {
+					next = start(through)
+				}
+				defer grouptest.Close(t, next)
+				if took := createAtLast(t, next, cluster, pod.Name); took > unansweredLag+time.Minute {
+					t.Errorf("the job is found after %v", took)
+				}
+				time.Sleep(10 * time.Minute)
+				if jobs := world.Units(nil); len(jobs) != 1 || creations != 1 {
+					t.Errorf("%d creations have made %d jobs", creations, len(jobs))
+				}
+			})
+		})
+	}
+}
+
+// Without the note on the pod, of which the next process learns, a creation is not sent.
+func TestACreationThatCannotBeNoted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, nil)
+		pod := newPod("noted")
+		r.cluster.SetPod(pod)
+		r.cluster.FailObject(pod.Name, errors.New("the API server is away"))
+		if err := r.CreatePod(t.Context(), pod); !errdefs.IsUnavailable(err) || len(r.world.Units(nil)) != 0 {
+			t.Errorf("there are %d jobs: %v", len(r.world.Units(nil)), err)
+		}
+		r.cluster.FailObject(pod.Name, nil)
+		r.create(t, pod)
+		sent, _ := r.sent(t, pod)
+		if noted := r.cluster.Pod("default", pod.Name).Annotations[AnnotationSender]; noted == "" || sent.Pod.Annotations[AnnotationSender] != "" {
+			t.Errorf("the pod has the note %q, and is sent with %v", noted, sent.Pod.Annotations)
+		}
+		gone := newPod("gone") // nobody sends it again
+		if err := r.CreatePod(t.Context(), gone); err != nil {
+			t.Error(err)
 		}
 	})
 }

@@ -1,6 +1,7 @@
 package interlink
 
 import (
+	"crypto/rand"
 	"net/http"
 	"slices"
 	"time"
@@ -37,6 +38,7 @@ func newProvider(init nodeutil.ProviderConfig, c Config, transport http.RoundTri
 	if err != nil {
 		return nil, nil, err
 	}
+	b.cluster = init.Client
 	b.config.configureNode(init.Node)
 	return podgroup.New(init, b, o)
 }
@@ -49,13 +51,17 @@ func newBackend(c Config, transport http.RoundTripper) (*backend, podgroup.Optio
 	if err != nil {
 		return nil, podgroup.Options{}, errdefs.InvalidInputf("interlink config: %w", err)
 	}
-	b := &backend{Client: client, config: &c, started: time.Now().Truncate(time.Second), unclear: recent{max: statusLag}, unanswered: recent{max: unansweredLag}, deleted: recent{max: time.Hour}}
+	b := &backend{
+		Client: client, config: &c, process: rand.Text(), started: time.Now().Truncate(time.Second),
+		unclear: recent{max: statusLag}, deleted: recent{max: time.Hour},
+		unanswered: recent{max: time.Hour}, // another process' creation is waited for once, however late it is looked for again
+	}
 	return b, podgroup.Options{
 		Service: "InterLink", Scheme: "interlink",
 		Features: podgroup.Features{Fields: slices.Concat(fields, c.PodFields), Check: check, TokenLifetime: c.TokenLifetime.Duration},
 		Capacity: c.capacity(),
 		CacheFor: 5 * time.Second,
-		// Create looks for the pod first.
-		CreateTimeout: lookUpTimeout + headerTimeout,
+		// Create looks for the pod first, and annotates it.
+		CreateTimeout: lookUpTimeout + noteTimeout + headerTimeout,
 	}, nil
 }
