@@ -54,7 +54,7 @@ type backend struct {
 	cluster    kubernetes.Interface // where pods are annotated; nil does without
 	process    string               // the sender of its creations
 	started    time.Time
-	unclear    recent // creations that may have happened, or not
+	unclear    recent // creations that may have happened, or not, as far as statuses show
 	unanswered recent // creations that may still happen
 	deleted    recent // deletions that were asked for
 }
@@ -84,6 +84,7 @@ func (b *backend) Create(ctx context.Context, r *podgroup.Request) (podgroup.Uni
 		b.failed(r.Pod.UID, rest.StatusOf(err))
 		return podgroup.Unit{}, err
 	}
+	b.unclear.add(r.Pod.UID) // statuses need not show it yet
 	created := podgroup.Unit{ID: string(r.Pod.UID), Data: r.Pod}
 	if id := jobID(answer, r.Pod.UID); id != "" {
 		created.Annotations = map[string]string{AnnotationJobID: id}
@@ -226,25 +227,6 @@ func sentPod(pod *corev1.Pod) *corev1.Pod {
 		pod.Status.Phase = corev1.PodPending
 	}
 	return pod
-}
-
-// Delete implements podgroup.Backend.
-func (b *backend) Delete(ctx context.Context, u *podgroup.Unit, grace time.Duration) error {
-	known, ok := u.Data.(*corev1.Pod)
-	if !ok {
-		known = &corev1.Pod{}
-		known.Namespace, known.Name, known.UID = u.Owner.Namespace, u.Owner.Name, u.Owner.UID
-	}
-	pod, seconds := sentPod(known), int64(grace/time.Second)
-	pod.DeletionGracePeriodSeconds = &seconds
-	b.deleted.add(pod.UID)
-	err := b.Do(ctx, call(podgroup.ActionDelete, http.MethodDelete, "/delete", pod, podgroup.EnvSecrets(pod)...), nil)
-	if rest.StatusOf(err) == http.StatusNotFound {
-		if _, err := b.ping(ctx); err != nil { // the answer is that of something before the server
-			return errdefs.AsUnavailable(err)
-		}
-	}
-	return err
 }
 
 // StreamLog implements podgroup.LogStreamer. The server refuses pairs of options that a

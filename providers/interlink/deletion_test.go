@@ -2,15 +2,18 @@ package interlink
 
 import (
 	"encoding/json"
+	"errors"
 	"io"
 	"net/http"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
 	"github.com/virtual-kubelet/virtual-kubelet/podgroup/grouptest"
+	"github.com/virtual-kubelet/virtual-kubelet/providers/interlink/interlinktest"
 )
 
 // A server that knows no status for a moment still gets the deletion, with the whole pod, by whose
@@ -42,4 +45,38 @@ func TestADeletionWithoutAStatus(t *testing.T) {
 			t.Errorf("deleted: %v", deleted)
 		}
 	})
+}
+
+// The Slurm plugin fails to delete a pod that it does not know, and its status says that it does not: the
+// deletion is over. While a creation may be under way that says nothing, and an error without such a status,
+// or with a status that other plugins also give when their service is away, is asked for again for a minute.
+func TestADeletionOfAPodThatThePluginDoesNotKnow(t *testing.T) {
+	for name, c := range map[string]struct {
+		unknown interlinktest.Unknown
+		at      time.Duration
+	}{"stateless": {interlinktest.AsStateless, 0}, "error": {interlinktest.AsError, time.Minute}, "left out": {interlinktest.LeftOut, time.Minute}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig(t, func(_ *Config, r *rig) { r.plugin.Unknown = c.unknown })
+				pod := newPod("refused")
+				r.cluster.SetPod(pod)
+				r.world.Refuse(interlinktest.ActionCreate, 1, errors.New("sbatch: invalid partition"))
+				if err := r.CreatePod(t.Context(), pod); err == nil {
+					t.Fatal("the creation succeeds")
+				}
+				r.world.Refuse(interlinktest.ActionDelete, 100, errors.New("scancel: exit status 1"))
+				if err := r.DeletePod(t.Context(), pod); !errdefs.IsUnavailable(err) {
+					t.Errorf("while the creation may be under way: %v", err)
+				}
+				time.Sleep(statusLag)
+				began := time.Now()
+				for !errdefs.IsOnlyNotFound(r.DeletePod(t.Context(), pod)) && time.Since(began) < time.Hour {
+					time.Sleep(time.Second)
+				}
+				if took := time.Since(began); took > c.at || took < c.at-statusLag {
+					t.Errorf("the deletion is over after %v", took)
+				}
+			})
+		})
+	}
 }

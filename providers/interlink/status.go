@@ -91,6 +91,12 @@ func (b *backend) eachStatus(ctx context.Context, pods []*corev1.Pod, first erro
 
 // statuses asks for the statuses of pods. Those that the plugin does not know are left out.
 func (b *backend) statuses(ctx context.Context, pods []*corev1.Pod) (all []podgroup.Unit, err error) {
+	all, _, err = b.ask(ctx, pods)
+	return all, err
+}
+
+// ask is statuses with those of the pods of which the plugin has said that it does not know them.
+func (b *backend) ask(ctx context.Context, pods []*corev1.Pod) (all []podgroup.Unit, unknown map[types.UID]bool, err error) {
 	sent := make([]*corev1.Pod, 0, len(pods))
 	for _, pod := range pods {
 		sent = append(sent, sentPod(pod))
@@ -100,20 +106,25 @@ func (b *backend) statuses(ctx context.Context, pods []*corev1.Pod) (all []podgr
 	}
 	var answer []wire.Status
 	if err := b.Do(ctx, call(podgroup.ActionList, http.MethodGet, "/status", sent, podgroup.EnvSecrets(sent...)...), &answer); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
+	unknown = map[types.UID]bool{}
 	for _, pod := range pods {
 		i := slices.IndexFunc(answer, func(s wire.Status) bool { return s.UID == string(pod.UID) })
-		if i < 0 || isUnknown(&answer[i]) {
+		if i < 0 {
+			continue
+		}
+		if isUnknown(&answer[i]) {
+			unknown[pod.UID] = true
 			continue
 		}
 		if len(answer[i].Containers) > 0 {
 			all = append(all, b.unit(pod, &answer[i]))
 		} else if len(pods) == 1 {
-			return nil, errdefs.AsUnavailable(fmt.Errorf("interLink knows pod %s/%s, and reports none of its containers", pod.Namespace, pod.Name))
+			return nil, nil, errdefs.AsUnavailable(fmt.Errorf("interLink knows pod %s/%s, and reports none of its containers", pod.Namespace, pod.Name))
 		}
 	}
-	return all, nil
+	return all, unknown, nil
 }
 
 // forget has the server forget the last status of a pod: it would go on to answer with it

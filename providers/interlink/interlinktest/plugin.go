@@ -30,7 +30,8 @@ const (
 type Plugin struct {
 	World *grouptest.World
 	// Unknown is how it reports a pod that it does not know: by leaving it out, as an error
-	// for all (404), or as containers without a state.
+	// for all (404), or as containers without a state, as the Slurm plugin does, which breaks off the
+	// deletion of one.
 	Unknown Unknown
 	// ListAnswer has it answer a creation with a list of one.
 	ListAnswer bool
@@ -171,6 +172,9 @@ func (p *Plugin) delete(_ http.ResponseWriter, r *http.Request) (any, error) {
 		return nil, err
 	}
 	u, err := p.job(pod.UID)
+	if err != nil && p.Unknown == AsStateless {
+		panic(http.ErrAbortHandler)
+	}
 	if err != nil {
 		return nil, err
 	}
