@@ -57,6 +57,7 @@ type backend struct {
 	unclear    recent // creations that may have happened, or not, as far as statuses show
 	unanswered recent // creations that may still happen
 	deleted    recent // deletions that were asked for
+	refused    recent // deletions of pods that have ended, since when
 }
 
 // Create implements podgroup.Backend. The protocol does not make creations idempotent: a pod
@@ -144,11 +145,13 @@ func (r *recent) add(uid types.UID) {
 	r.at[uid] = time.Now()
 }
 
-// addOnce is add for pods to which it has not happened yet.
-func (r *recent) addOnce(uid types.UID) {
+// addOnce is add for pods to which it has not happened yet, and returns when it has.
+func (r *recent) addOnce(uid types.UID) (at time.Time) {
 	if _, ok := r.since(uid); !ok {
 		r.add(uid)
 	}
+	at, _ = r.since(uid)
+	return at
 }
 
 func (r *recent) since(uid types.UID) (at time.Time, ok bool) {

@@ -8,9 +8,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
+	"github.com/virtual-kubelet/virtual-kubelet/log"
 	"github.com/virtual-kubelet/virtual-kubelet/podgroup"
 	"github.com/virtual-kubelet/virtual-kubelet/podgroup/rest"
 )
+
+// refusalPatience is for how long the deletion of a pod that has ended is asked for again.
+const refusalPatience = time.Minute
 
 // Delete implements podgroup.Backend.
 func (b *backend) Delete(ctx context.Context, u *podgroup.Unit, grace time.Duration) error {
@@ -35,13 +39,21 @@ func (b *backend) Delete(ctx context.Context, u *podgroup.Unit, grace time.Durat
 }
 
 // afterRefusal returns what the refusal of a deletion comes to, by the status of the pod. The Slurm plugin
-// fails for a pod that it does not know. That a status is missing says less: some plugins leave it out, or
-// answer 404, also when they cannot ask their service.
+// fails for a pod that it does not know, and for a job that has ended so long ago that Slurm does not know
+// it any more. That a status is missing says less: some plugins leave it out, or answer 404, also when they
+// cannot ask their service.
 func (b *backend) afterRefusal(ctx context.Context, pod *corev1.Pod, refusal error) error {
 	wait := b.untilStatusesAreClear(pod)
-	_, unknown, err := b.ask(ctx, []*corev1.Pod{pod})
-	if err == nil && unknown[pod.UID] && wait <= 0 {
+	found, unknown, err := b.ask(ctx, []*corev1.Pod{pod})
+	switch {
+	case err != nil:
+	case unknown[pod.UID] && wait <= 0:
 		return errdefs.NotFoundf("interLink does not know the pod: %v", refusal)
+	case len(found) > 0 && found[0].Over():
+		if since := b.refused.addOnce(pod.UID); time.Since(since) >= refusalPatience {
+			log.G(ctx).WithError(refusal).Warn("The pod has ended, and interLink does not delete what is left of it")
+			return nil
+		}
 	}
 	return refusal
 }

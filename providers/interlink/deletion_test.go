@@ -80,3 +80,32 @@ func TestADeletionOfAPodThatThePluginDoesNotKnow(t *testing.T) {
 		})
 	}
 }
+
+// The Slurm plugin fails to delete a job that has ended so long ago that Slurm does not know it any more.
+// Nothing of it runs: after a minute the pod may go. One that runs stays.
+func TestADeletionOfAPodThatHasEnded(t *testing.T) {
+	for name, ended := range map[string]bool{"ended": true, "running": false} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig(t, func(_ *Config, r *rig) { r.plugin.Unknown = interlinktest.AsStateless })
+				pod := newPod("job")
+				r.create(t, pod)
+				time.Sleep(time.Minute)
+				if ended {
+					if err := r.world.Exit("job", "main", 0); err != nil {
+						t.Fatal(err)
+					}
+				}
+				time.Sleep(time.Hour)
+				r.world.Refuse(interlinktest.ActionDelete, 1000, errors.New("scancel: exit status 1"))
+				began := time.Now()
+				for r.DeletePod(t.Context(), pod) != nil && time.Since(began) < 5*time.Minute {
+					time.Sleep(5 * time.Second)
+				}
+				if took := time.Since(began); ended && took != time.Minute || !ended && took < 5*time.Minute {
+					t.Errorf("the deletion is accepted after %v", took)
+				}
+			})
+		})
+	}
+}
