@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -36,6 +37,8 @@ const (
 	// not notice that nobody waits any more. Package plugin gives its provider five minutes, of which
 	// the request has waited for two.
 	unansweredLag = 5 * time.Minute
+	// answerRetry is when to ask again a plugin that has answered about other pods.
+	answerRetry = 2 * time.Second
 	// lookUpTimeout is how long Create asks for the pod before it creates it.
 	lookUpTimeout = time.Minute
 )
@@ -54,10 +57,11 @@ type backend struct {
 	cluster    kubernetes.Interface // where pods are annotated; nil does without
 	process    string               // the sender of its creations
 	started    time.Time
-	unclear    recent // creations that may have happened, or not, as far as statuses show
-	unanswered recent // creations that may still happen
-	deleted    recent // deletions that were asked for
-	refused    recent // deletions of pods that have ended, since when
+	unclear    recent      // creations that may have happened, or not, as far as statuses show
+	unanswered recent      // creations that may still happen
+	deleted    recent      // deletions that were asked for
+	stateless  atomic.Bool // the plugin reports pods that it does not know as ones without a state
+	refused    recent      // deletions of pods that have ended, since when
 }
 
 // Create implements podgroup.Backend. The protocol does not make creations idempotent: a pod
@@ -65,7 +69,13 @@ type backend struct {
 // show what an earlier try has left.
 func (b *backend) Create(ctx context.Context, r *podgroup.Request) (podgroup.Unit, error) {
 	wait := b.untilStatusesAreClear(r.Pod) // before the look-up: one that began earlier may show what was before
-	found, err := b.lookUp(ctx, r.Pod)
+	mayExist := b.mayExist(r.Pod)
+	if mayExist {
+		if err := b.forget(ctx, r.Pod.UID); err != nil { // it may have known the pod as one without a job
+			return podgroup.Unit{}, err
+		}
+	}
+	found, unknown, err := b.lookUp(ctx, r.Pod)
 	if err != nil && rest.StatusOf(err) != http.StatusNotFound {
 		return podgroup.Unit{}, err
 	}
@@ -75,7 +85,10 @@ func (b *backend) Create(ctx context.Context, r *podgroup.Request) (podgroup.Uni
 	if wait > 0 {
 		return podgroup.Unit{}, errdefs.AsRetryAfter(errors.New("an earlier creation of the pod may have happened: looking for it first"), min(wait, statusLag))
 	}
-	if err := b.noteSender(ctx, r.Pod); err != nil {
+	if mayExist && err == nil && !unknown[r.Pod.UID] && b.stateless.Load() {
+		return podgroup.Unit{}, errdefs.AsRetryAfter(errors.New("an earlier creation of the pod may have happened, and the plugin has answered about other pods: asking again"), answerRetry)
+	}
+	if err := b.recordSender(ctx, r.Pod); err != nil {
 		return podgroup.Unit{}, err
 	}
 	request := b.request(r)
@@ -93,10 +106,10 @@ func (b *backend) Create(ctx context.Context, r *podgroup.Request) (podgroup.Uni
 	return created, nil
 }
 
-func (b *backend) lookUp(ctx context.Context, pod *corev1.Pod) ([]podgroup.Unit, error) {
+func (b *backend) lookUp(ctx context.Context, pod *corev1.Pod) (found []podgroup.Unit, unknown map[types.UID]bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, lookUpTimeout)
 	defer cancel()
-	return b.statuses(ctx, []*corev1.Pod{pod})
+	return b.ask(ctx, []*corev1.Pod{pod})
 }
 
 // failed records a creation that was answered with an HTTP status; 0 is no answer. A gateway gives
@@ -108,6 +121,13 @@ func (b *backend) failed(uid types.UID, status int) {
 	case status >= http.StatusInternalServerError:
 		b.unclear.add(uid)
 	}
+}
+
+// mayExist reports whether the creation of a pod may have been sent.
+func (b *backend) mayExist(pod *corev1.Pod) bool {
+	_, unclear := b.unclear.since(pod.UID)
+	_, unanswered := b.unanswered.since(pod.UID)
+	return unclear || unanswered || pod.CreationTimestamp.Time.Before(b.started)
 }
 
 // untilStatusesAreClear returns how long a missing status does not mean that there is no

@@ -6,10 +6,13 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"net/http/httptest"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
@@ -209,5 +212,71 @@ func TestACreationThatCannotBeNoted(t *testing.T) {
 		if err := r.CreatePod(t.Context(), gone); err != nil {
 			t.Error(err)
 		}
+	})
+}
+
+// withCache is a plugin that answers the requests for statuses of ten seconds with what it has answered
+// first, regardless of the pods, as the Slurm plugin does.
+func withCache(plugin http.Handler) http.Handler {
+	var mu sync.Mutex
+	var last *httptest.ResponseRecorder
+	var at time.Time
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/status" {
+			plugin.ServeHTTP(w, r)
+			return
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		if last == nil || time.Since(at) >= 10*time.Second {
+			last, at = httptest.NewRecorder(), time.Now()
+			plugin.ServeHTTP(last, r)
+		}
+		w.WriteHeader(last.Code)
+		_, _ = w.Write(last.Body.Bytes())
+	})
+}
+
+// That an answer which is about other pods lacks the status of one, or has what the server knew before,
+// does not say that the pod has no job.
+func TestStatusesOfOtherPods(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		world, cluster, server := grouptest.New(time.Second), grouptest.NewCluster("home"), &interlinktest.Server{OneObject: true}
+		through := serve(t, server, withCache(&interlinktest.Plugin{World: world, Unknown: interlinktest.AsStateless}))
+		p, _, err := newProvider(cluster.Config(), Config{InterlinkURL: "http://interlink"}, through)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer grouptest.Close(t, p)
+		other, _, err := newBackend(Config{InterlinkURL: "http://interlink"}, through)
+		if err != nil {
+			t.Fatal(err)
+		}
+		pod, pod2, foreign := newPod("once"), newPod("new"), newPod("of-another-node")
+		cluster.SetPod(pod)
+		world.Lose(interlinktest.ActionCreate, 1)
+		if err := p.CreatePod(t.Context(), pod); err == nil {
+			t.Fatal("a creation without an answer succeeds")
+		}
+		began := time.Now()
+		var asking sync.WaitGroup
+		asking.Go(func() { // another node, which is always the first to ask when the ten seconds are over
+			time.Sleep(10 * time.Second)
+			for ; time.Since(began) < time.Minute; time.Sleep(10 * time.Millisecond) {
+				if _, err := other.Get(t.Context(), []*corev1.Pod{foreign}); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+		time.Sleep(20 * time.Second)
+		cluster.SetPod(pod2)
+		if took := createAtLast(t, p, cluster, pod2.Name); took > time.Second {
+			t.Errorf("a pod whose creation nobody has sent waits for %v", took)
+		}
+		createAtLast(t, p, cluster, pod.Name)
+		if jobs := world.Units(nil); len(jobs) != 2 || time.Since(began) > 90*time.Second {
+			t.Errorf("there are %d jobs after %v", len(jobs), time.Since(began))
+		}
+		asking.Wait()
 	})
 }

@@ -18,12 +18,12 @@ import (
 // about to: the next one does not know what has become of it.
 const AnnotationSender = "interlink.virtual-kubelet.io/sender"
 
-// noteTimeout is how long the API server may take for the annotation.
-const noteTimeout = 10 * time.Second
+// recordTimeout is how long the API server may take for the annotation.
+const recordTimeout = 10 * time.Second
 
-// noteSender annotates a pod whose creation is about to be sent. It patches the pod's status, since a
+// recordSender annotates a pod whose creation is about to be sent. It patches the pod's status, since a
 // node may not patch the pod.
-func (b *backend) noteSender(ctx context.Context, pod *corev1.Pod) error {
+func (b *backend) recordSender(ctx context.Context, pod *corev1.Pod) error {
 	if b.cluster == nil || pod.Annotations[AnnotationSender] == b.process {
 		return nil
 	}
@@ -31,13 +31,13 @@ func (b *backend) noteSender(ctx context.Context, pod *corev1.Pod) error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, noteTimeout)
+	ctx, cancel := context.WithTimeout(ctx, recordTimeout)
 	defer cancel()
 	_, err = b.cluster.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.MergePatchType, patch, metav1.PatchOptions{}, "status")
 	if err == nil || apierrors.IsNotFound(err) || apierrors.IsConflict(err) { // nobody creates a pod that is gone again
 		return nil
 	}
-	return errdefs.AsUnavailable(fmt.Errorf("cannot note on the pod that its creation is sent: %w", err))
+	return errdefs.AsUnavailable(fmt.Errorf("cannot annotate the pod before its creation is sent: %w", err))
 }
 
 // sentByAnother reports whether an earlier process may have sent the creation of a pod.

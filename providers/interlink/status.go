@@ -95,13 +95,15 @@ func (b *backend) statuses(ctx context.Context, pods []*corev1.Pod) (all []podgr
 	return all, err
 }
 
-// ask is statuses with those of the pods of which the plugin has said that it does not know them.
+// ask is statuses with those of the pods that the plugin reports as ones it does not know.
 func (b *backend) ask(ctx context.Context, pods []*corev1.Pod) (all []podgroup.Unit, unknown map[types.UID]bool, err error) {
 	sent := make([]*corev1.Pod, 0, len(pods))
 	for _, pod := range pods {
 		sent = append(sent, sentPod(pod))
 		if _, deleted := b.deleted.since(pod.UID); deleted {
-			b.forget(ctx, pod.UID)
+			if err := b.forget(ctx, pod.UID); err != nil {
+				log.G(ctx).WithError(err).Debug("interLink keeps the last status of a pod that is deleted")
+			}
 		}
 	}
 	var answer []wire.Status
@@ -116,6 +118,7 @@ func (b *backend) ask(ctx context.Context, pods []*corev1.Pod) (all []podgroup.U
 		}
 		if isUnknown(&answer[i]) {
 			unknown[pod.UID] = true
+			b.stateless.Store(true)
 			continue
 		}
 		if len(answer[i].Containers) > 0 {
@@ -129,11 +132,12 @@ func (b *backend) ask(ctx context.Context, pods []*corev1.Pod) (all []podgroup.U
 
 // forget has the server forget the last status of a pod: it would go on to answer with it
 // once the plugin has deleted the job, and leaves out the pod.
-func (b *backend) forget(ctx context.Context, uid types.UID) {
+func (b *backend) forget(ctx context.Context, uid types.UID) error {
 	err := b.Do(ctx, call(podgroup.ActionList, http.MethodPost, "/updateCache", []byte(uid)), nil)
-	if err != nil && rest.StatusOf(err) != http.StatusNotFound { // which an older server does not have
-		log.G(ctx).WithError(err).Debug("interLink keeps the last status of a pod that is deleted")
+	if rest.StatusOf(err) == http.StatusNotFound { // an older server does not have it
+		return nil
 	}
+	return err
 }
 
 // isUnknown reports whether a status is that of a pod that the plugin does not know: its
