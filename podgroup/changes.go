@@ -53,6 +53,7 @@ func (u *units) change(found *Unit) bool {
 		return false
 	case found.Phase != Gone:
 		u.cached[uid] = *found
+		delete(u.unsure, uid)
 	case ok && known.ID == found.ID, !ok && u.created[uid].ID == found.ID:
 		delete(u.cached, uid)
 		u.gone[uid] = true
@@ -104,12 +105,25 @@ func (u *units) isGone(uid types.UID) bool {
 	return time.Since(u.missing[uid]) >= missingFor
 }
 
-// addUnsure notes that a creation failed, and may have happened all the same: only a list
-// that begins later shows it.
+// doubt is about a creation that failed, and may have happened all the same. It is over when the unit
+// is seen, or not: by a list that began later, and when the pod was not to run any more. Until then
+// another try may show more, and some backends show no unit that they are not sure of.
+type doubt struct {
+	pod *corev1.Pod
+	at  time.Time
+}
+
+// isWanted reports whether a pod is still to run.
+func (u *units) isWanted(pod *corev1.Pod) bool {
+	now, err := u.pods.Pods(pod.Namespace).Get(pod.Name)
+	return err == nil && now.UID == pod.UID && now.DeletionTimestamp == nil && now.Status.Phase != corev1.PodSucceeded && now.Status.Phase != corev1.PodFailed
+}
+
+// addUnsure notes that a creation failed, and may have happened all the same.
 func (u *units) addUnsure(pod *corev1.Pod) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	u.unsure[pod.UID] = time.Now()
+	u.unsure[pod.UID] = doubt{pod, time.Now()}
 	if _, gets := u.backend.(Getter); gets {
 		u.late[pod.UID] = lateUnit{pod, time.Now()}
 	}

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
 )
 
@@ -12,10 +14,11 @@ import (
 type listing struct {
 	began    time.Time
 	units    []Unit
-	others   []string        // the IDs of other clusters' units
-	seen     map[string]bool // the IDs of all
-	next     string          // the page that follows; empty at the beginning
-	position string          // of the first page
+	others   []string           // the IDs of other clusters' units
+	seen     map[string]bool    // the IDs of all
+	unwanted map[types.UID]bool // of unsure pods those that were not to run any more when it began
+	next     string             // the page that follows; empty at the beginning
+	position string             // of the first page
 }
 
 // list requests all units. Without the UID of this cluster it is unknown which belong to
@@ -59,7 +62,11 @@ func (u *units) newListing() *listing {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.arrived = nil
-	return &listing{began: time.Now(), seen: map[string]bool{}}
+	l := &listing{began: time.Now(), seen: map[string]bool{}, unwanted: map[types.UID]bool{}}
+	for uid, d := range u.unsure {
+		l.unwanted[uid] = !u.isWanted(d.pod)
+	}
+	return l
 }
 
 // pause keeps a list that was throttled after its first page. If it began again each time,

@@ -144,7 +144,7 @@ func New(init nodeutil.ProviderConfig, b Backend, o Options) (nodeutil.Provider,
 	p.units = &units{
 		backend: b, calls: p.calls, identity: o.Identity, cacheFor: o.CacheFor, pods: init.Pods,
 		owner:   &owner{identity: o.Identity, home: clusteruid.New(init.Client.CoreV1()), pods: init.Pods},
-		missing: map[types.UID]time.Time{}, created: map[types.UID]createdUnit{}, unsure: map[types.UID]time.Time{}, late: map[types.UID]lateUnit{},
+		missing: map[types.UID]time.Time{}, created: map[types.UID]createdUnit{}, unsure: map[types.UID]doubt{}, late: map[types.UID]lateUnit{},
 		listed: func(list []Unit) {
 			p.events.recordAll(list, o.Identity.Node)
 			p.renewals.adopt(list)

@@ -73,9 +73,9 @@ type units struct {
 	gone         map[types.UID]bool      // by events since that list
 	missing      map[types.UID]time.Time // since when pods whose unit is not there are to be created
 	created      map[types.UID]createdUnit
-	unsure       map[types.UID]time.Time // when a creation failed, which may have happened all the same
-	late         map[types.UID]lateUnit  // the same of a Getter, for lateMaxAge
-	doubles      map[string]bool         // the IDs of superfluous units of the last list
+	unsure       map[types.UID]doubt    // pods whose creation failed, and may have happened all the same
+	late         map[types.UID]lateUnit // the same of a Getter, for lateMaxAge
+	doubles      map[string]bool        // the IDs of superfluous units of the last list
 }
 
 // all returns the units that are ours by the UID of their pod, from a list that is new
@@ -95,11 +95,18 @@ func (u *units) all(ctx context.Context) (map[types.UID]Unit, error) {
 // say: a caller that knows the UID knows the pod. A pod that no call was about cannot have
 // got a unit since the last list, so that this may be older; without a UID there is none,
 // and the list is not. One that has had a unit (had) is missing only if a new list or an
-// event says so: the last list may have lacked it for a moment.
+// event says so: the last list may have lacked it for a moment. So is one whose creation failed,
+// and that is not to run any more.
 func (u *units) find(ctx context.Context, uid types.UID, age time.Duration, had bool) (Unit, bool, error) {
 	_, known := u.lookup(uid)
 	u.mu.Lock()
-	want := newness{age: age, notBefore: u.unsure[uid], listed: !known && had && !u.gone[uid]}
+	want := newness{age: age, listed: !known && had && !u.gone[uid]}
+	if d, unsure := u.unsure[uid]; unsure {
+		want.notBefore = d.at
+		if !known && !u.isWanted(d.pod) {
+			want.notBefore, want.listed = time.Now(), true
+		}
+	}
 	u.mu.Unlock()
 	if !known && !want.listed && uid != "" {
 		want.age = max(want.age, unknownMaxAge)
@@ -250,7 +257,10 @@ func (u *units) store(ctx context.Context, l *listing) {
 		_, ok := u.cached[uid]
 		return ok || time.Since(since) > time.Hour
 	})
-	maps.DeleteFunc(u.unsure, func(_ types.UID, at time.Time) bool { return began.After(at) })
+	maps.DeleteFunc(u.unsure, func(uid types.UID, d doubt) bool {
+		_, ok := u.cached[uid]
+		return ok || l.unwanted[uid] && began.After(d.at)
+	})
 	u.began, u.ended = began, time.Now()
 	var stopped []Unit
 	for uid, found := range before {

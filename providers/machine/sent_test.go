@@ -40,7 +40,7 @@ func (w *world) sentInVain(pod *corev1.Pod, recorded bool) *labMachine {
 	go func() { created <- w.provider.CreatePod(w.t.Context(), pod) }()
 	var m *labMachine
 	w.eventually("the pod is being sent", func() (err error) {
-		m, err = w.beingSent()
+		m, err = w.beingSent(pod)
 		return err
 	})
 	if !recorded {
@@ -56,12 +56,12 @@ func (w *world) sentInVain(pod *corev1.Pod, recorded bool) *labMachine {
 	return m
 }
 
-// beingSent returns the machine whose agent was asked to take its pod, of those that there are.
-func (w *world) beingSent() (*labMachine, error) {
+// beingSent returns the machine whose agent was asked to take a pod, of those that there are.
+func (w *world) beingSent(pod *corev1.Pod) (*labMachine, error) {
 	w.lab.mu.Lock()
 	defer w.lab.mu.Unlock()
 	for _, m := range w.lab.machines {
-		if m.sent {
+		if m.sent && uidOf(m.Machine) == pod.UID {
 			return m, nil
 		}
 	}
@@ -128,6 +128,30 @@ func TestDeletionOfAPodWhoseAnswerIsLost(t *testing.T) {
 	}
 }
 
+// The same while a list has been made for another pod since.
+func TestDeletionOfOneOfTwoPodsWhoseAnswersAreLost(t *testing.T) {
+	w := newWorld(t).start()
+	w.lab.set(func() { w.lab.stubborn = true })
+	pods := []*corev1.Pod{w.pod("a"), w.pod("b")}
+	var first *labMachine
+	for _, pod := range pods {
+		pod.Spec.RestartPolicy = corev1.RestartPolicyAlways
+		if m := w.sentInVain(pod, true); first == nil {
+			first = m
+		}
+	}
+	if _, err := w.status(pods[1]); !errdefs.IsNotFound(err) {
+		t.Errorf("it is shown: %v", err)
+	}
+	w.deletes(pods[0], longGrace)
+	if grace := w.endsWithin(first); grace < longGrace-100 {
+		t.Errorf("the pod is to end within %d seconds", grace)
+	}
+	if _, err := w.status(pods[0]); err != nil {
+		t.Errorf("the pod is over, and runs: %v", err)
+	}
+}
+
 // A machine that may have had a pod, and has ended, has no pod whose grace period is waited for.
 func TestDeletionOfAPodWhoseMachineEndedBeforeItsAnswer(t *testing.T) {
 	w := newWorld(t).start()
@@ -166,7 +190,7 @@ func TestDeletionInAReplacementWhoseAnswerIsLost(t *testing.T) {
 	w.lab.kill(w.only().Name)
 	var next *labMachine
 	w.eventually("the pod is being sent", func() (err error) {
-		next, err = w.beingSent()
+		next, err = w.beingSent(pod)
 		return err
 	})
 	back := w.away()
