@@ -42,16 +42,17 @@ func newSPDYConn(ctx context.Context, conn net.Conn, gone func(), accept streamH
 		_ = conn.Close()
 		return nil, err
 	}
-	go func() { // ends with the connection
-		defer gone()
-		server.Serve(func(stream *spdystream.Stream) {
-			err := accept(stream)
-			clear(stream.Headers()) // or they would stay as long as the stream
-			if err != nil {
-				log.G(ctx).WithError(err).Debug("refused a SPDY stream")
-				_ = stream.Reset()
-			}
-		})
+	go server.Serve(func(stream *spdystream.Stream) { // ends with the connection
+		err := accept(stream)
+		clear(stream.Headers()) // or they would stay as long as the stream
+		if err != nil {
+			log.G(ctx).WithError(err).Debug("refused a SPDY stream")
+			_ = stream.Reset()
+		}
+	})
+	go func() { // Serve returns later: once somebody has read all input that came before
+		<-server.CloseChan()
+		gone()
 	}()
 	return server, nil
 }

@@ -146,30 +146,35 @@ func TestRepeatedStreamsEndTheConnection(t *testing.T) {
 	}
 }
 
-// A session ends with what the client cannot go on after, also while its connection stays.
+// A session ends with what the client cannot go on after, also while its connection stays, and
+// nobody reads its input.
 func TestFramesThatEndASession(t *testing.T) {
+	const input = "\x00\x00\x00\x03\x00\x00\x00\x01" + "x"
 	for name, frame := range map[string]string{
 		"a goaway":                    "\x80\x03\x00\x07\x00\x00\x00\x08" + "\x00\x00\x00\x00" + "\x00\x00\x00\x00",
 		"a frame of no client":        "\x80\x03\x00\x08\x00\x00\x00\x00",
 		"headers that cannot be read": "\x80\x03\x00\x01\x00\x00\x00\x0e" + "\x00\x00\x00\x63" + "\x00\x00\x00\x00" + "\x00\x00" + "\xff\xff\xff\xff",
 	} {
-		t.Run(name, func(t *testing.T) {
-			started, ended := make(chan struct{}), make(chan error, 1)
-			server := serveRun(t, func(ctx context.Context, _ []string, _ api.AttachIO) error {
-				close(started)
-				<-ctx.Done()
-				ended <- ctx.Err()
-				return nil
+		for before, sent := range map[string]string{"": "", " after input that nobody reads": input} {
+			t.Run(name+before, func(t *testing.T) {
+				started, ended := make(chan struct{}), make(chan error, 1)
+				server := serveRun(t, func(ctx context.Context, _ []string, _ api.AttachIO) error {
+					close(started)
+					<-ctx.Done()
+					ended <- ctx.Err()
+					return nil
+				})
+				conn := upgradeToSPDY(t, server, "/exec/ns/p/c?command=x&input=1&output=1", "v4.channel.k8s.io")
+				open, _ := spdyClientOf(t, conn)
+				open(http.Header{"Streamtype": {"error"}})
+				open(http.Header{"Streamtype": {"stdin"}})
+				open(http.Header{"Streamtype": {"stdout"}})
+				within(t, started, "start")
+				if _, err := conn.Write([]byte(sent + frame)); err != nil {
+					t.Fatal(err)
+				}
+				within(t, ended, "end of the context")
 			})
-			conn := upgradeToSPDY(t, server, "/exec/ns/p/c?command=x&output=1", "v4.channel.k8s.io")
-			open, _ := spdyClientOf(t, conn)
-			open(http.Header{"Streamtype": {"error"}})
-			open(http.Header{"Streamtype": {"stdout"}})
-			within(t, started, "start")
-			if _, err := conn.Write([]byte(frame)); err != nil {
-				t.Fatal(err)
-			}
-			within(t, ended, "end of the context")
-		})
+		}
 	}
 }
