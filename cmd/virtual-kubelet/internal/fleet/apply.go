@@ -33,8 +33,10 @@ func (s *nodeSet) apply(ctx context.Context, wanted *nodepools.Wanted) (waiting 
 	}
 	added := changes.Added
 	for _, n := range changes.Replaced {
-		if s.nodes[n.Name] == nil { // else it has not ended yet, and is replaced later
+		if s.nodes[n.Name] == nil {
 			added = append(added, n)
+		} else { // it has not ended yet, and is replaced later
+			s.failed[n.Name] = n
 		}
 	}
 	errs = append(errs, s.add(ctx, added))

@@ -21,7 +21,7 @@ type nodeSet struct {
 
 	applied contents                  // of the file, as it was last applied
 	nodes   map[string]*runningNode   // in the fleet
-	failed  map[string]nodepools.Node // could not be added
+	failed  map[string]nodepools.Node // could not be added, also since they have not ended yet as they were
 	adopt   map[string]bool           // not added yet; their Nodes are this process's, also with another provider
 	left    map[string]leftNode       // Nodes of others, which may have to be deleted
 }

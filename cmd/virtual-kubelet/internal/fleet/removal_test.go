@@ -29,10 +29,16 @@ func (p stuckProvider) CreatePod(context.Context, *corev1.Pod) error {
 // A node whose provider does not return holds up neither the other nodes nor later changes, and
 // is removed, or made again, when it does.
 func TestProviderThatIgnoresTheEndOfItsContext(t *testing.T) {
-	for name, test := range map[string]struct{ file, next, ready string }{
-		"removed":      {`{pools: [{name: b, count: 1}]}`, `{pools: [{name: b, count: 2}]}`, "gone 20"},
-		"replaced":     {`{pools: [{name: a, count: 1, os: windows}]}`, `{pools: [{name: a, count: 1, providerConfig: {a-0: {cpu: "5"}}}, {name: b, count: 2}]}`, "ready 5"},
-		"wanted again": {`{pools: [{name: b, count: 1}]}`, `{pools: [{name: a, count: 1}, {name: b, count: 2}]}`, "ready 20"},
+	notEnded, unusable := "node a-0 has not ended yet", "the nodes stay as they are"
+	for name, test := range map[string]struct {
+		file, next, ready string
+		errors            []string
+	}{
+		"removed":                                {`{pools: [{name: b, count: 1}]}`, `{pools: [{name: b, count: 2}]}`, "gone 20", []string{notEnded}},
+		"replaced":                               {`{pools: [{name: a, count: 1, os: windows}]}`, `{pools: [{name: a, count: 1, providerConfig: {a-0: {cpu: "5"}}}, {name: b, count: 2}]}`, "ready 5", []string{notEnded}},
+		"wanted again":                           {`{pools: [{name: b, count: 1}]}`, `{pools: [{name: a, count: 1}, {name: b, count: 2}]}`, "ready 20", []string{notEnded}},
+		"removed before the file cannot be used": {`{pools: [{name: b, count: 2}]}`, `{pools: [{name: `, "gone 20", []string{notEnded, unusable}},
+		"replaced before the file cannot be used": {`{pools: [{name: a, count: 1, providerConfig: {a-0: {cpu: "5"}}}, {name: b, count: 2}]}`, `{pools: [{name: `, "ready 5", []string{notEnded, unusable}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var held chan struct{}
@@ -59,7 +65,7 @@ func TestProviderThatIgnoresTheEndOfItsContext(t *testing.T) {
 				if _, ok := nodes["b-1"]; !ok || closed.Load() != 0 {
 					t.Errorf("meanwhile there are %d Nodes, and %d providers were closed", len(nodes), closed.Load())
 				}
-				r.wantErrors("meanwhile", "node a-0 has not ended yet")
+				r.wantErrors("meanwhile", test.errors...)
 				close(held)
 				time.Sleep(retryInterval)
 				r.pass()

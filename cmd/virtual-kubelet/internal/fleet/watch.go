@@ -103,8 +103,16 @@ func (s *nodeSet) dropTaken(ctx context.Context) bool {
 }
 
 // addFailed tries again to add the nodes that could not be added, while the file cannot
-// be used. It reports whether there are any left.
+// be used: also those whose earlier provider had not returned, if it has since. It reports
+// whether there are any left.
 func (s *nodeSet) addFailed(ctx context.Context) bool {
+	var removing []string
+	for name, n := range s.nodes {
+		if n.removing {
+			removing = append(removing, name)
+		}
+	}
+	left := s.removeInTime(ctx, removing) != nil
 	var again []nodepools.Node
 	for name, n := range s.failed {
 		if s.nodes[name] == nil {
@@ -112,5 +120,5 @@ func (s *nodeSet) addFailed(ctx context.Context) bool {
 		}
 	}
 	_ = s.add(ctx, again) // the error was logged before
-	return len(s.failed) > 0
+	return left || len(s.failed) > 0
 }
