@@ -51,6 +51,9 @@ func (b *backend) check(pod *corev1.Pod) (missing []string) {
 		}
 	}
 	for _, c := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
+		if _, _, err := b.config.image(pod, &c); err != nil {
+			add("containers[%s]: %s", c.Name, err)
+		}
 		if b.config.Runtime == RuntimeNone && len(c.Command) == 0 {
 			add("containers[%s] without a command: there are no images with runtime: none", c.Name)
 		}

@@ -26,20 +26,18 @@ type launch struct {
 	container *corev1.Container
 	unit      string
 	image     string
+	file      string // the image's path on the machine, if it has one
 	options   []string
 	hasLogins bool
 	files     map[string]string // others that they need, in the container's directory
 }
 
 func (b *backend) newLaunch(r *podgroup.Request, c *corev1.Container) (*launch, error) {
-	l := &launch{config: &b.config, pod: r.Pod, container: c, unit: nameOf(r), image: c.Image, options: b.config.RuntimeOptions, hasLogins: len(r.Logins) > 0, files: map[string]string{}}
-	prefix := b.config.ImagePrefix
-	if root := r.Pod.Annotations[annotationImageRoot]; root != "" {
-		prefix = root
+	image, file, err := b.config.image(r.Pod, c)
+	if err != nil {
+		return nil, err
 	}
-	if !strings.Contains(c.Image, "://") && !strings.HasPrefix(c.Image, "/") {
-		l.image = prefix + c.Image
-	}
+	l := &launch{config: &b.config, pod: r.Pod, container: c, unit: nameOf(r), image: image, file: file, options: b.config.RuntimeOptions, hasLogins: len(r.Logins) > 0, files: map[string]string{}}
 	more, err := splitWords(r.Pod.Annotations[annotationOptions])
 	if err != nil {
 		return nil, fmt.Errorf("annotation %s: %w", annotationOptions, err)
@@ -215,9 +213,12 @@ func (l *launch) kill() string {
 }
 
 // binds calls add with each volume that the container has, and returns the commands that
-// check them: a container that has had a volume may have put a link there, which leads the
-// next one's mount to what its runtime keeps from it.
+// check them, and its image: a container that has had a volume may have put a link there, which
+// leads the next one's mount to what its runtime keeps from it.
 func (l *launch) binds(add func(source, target string, readOnly bool)) (checks string) {
+	if within := l.config.allowing(l.file); l.file != within {
+		checks += "inside " + words(within, l.file) + "\n"
+	}
 	for _, m := range l.container.VolumeMounts {
 		i := slices.IndexFunc(l.pod.Spec.Volumes, func(v corev1.Volume) bool { return v.Name == m.Name })
 		if i < 0 {

@@ -245,7 +245,7 @@ func TestWhatEnrootEvaluates(t *testing.T) {
 			pod.Spec.Containers[0].Image = image
 			r := request(pod)
 			r.Logins = []podgroup.Login{{Registry: "registry.example.com", Username: "me", Password: password}}
-			if _, err := completed(t, Config{Runtime: RuntimeEnroot}).newLaunch(r, &pod.Spec.Containers[0]); (err == nil) != okay || err != nil && password != "" && strings.Contains(err.Error(), password) {
+			if _, err := completed(t, Config{Runtime: RuntimeEnroot, HostPaths: []string{"/images", "/pods"}}).newLaunch(r, &pod.Spec.Containers[0]); (err == nil) != okay || err != nil && password != "" && strings.Contains(err.Error(), password) {
 				t.Errorf("image %q with password %q: %v", image, password, err)
 			}
 		}
@@ -263,19 +263,23 @@ func TestWhatEnrootEvaluates(t *testing.T) {
 
 // Apptainer gets the credentials of the registry of the container's image, and no others.
 func TestLoginsOfApptainer(t *testing.T) {
+	images := t.TempDir()
+	if err := os.WriteFile(filepath.Join(images, "app.sif"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
 	logins := []podgroup.Login{
 		{Registry: "registry.example.com", Username: "one", Password: "p1"}, {Registry: "docker.io", Username: "two", Password: "p2"}, {Registry: "other.example.com:5000", Username: "three", Password: "p3"},
 	}
 	for image, want := range map[string]string{
 		"registry.example.com/team/app:1": "one p1", "busybox": "two p2", "other.example.com:5000/app": "three p3", "oras://other.example.com:5000/app": "three p3",
-		"evil.example.com/app": "", "registry.example.com:444/app": "", "docker://evil.example.com/registry.example.com/app": "", "oras://team/app": "", "library://team/app": "", "/images/app.sif": "",
+		"evil.example.com/app": "", "registry.example.com:444/app": "", "docker://evil.example.com/registry.example.com/app": "", "oras://team/app": "", "library://team/app": "", images + "/app.sif": "",
 	} {
 		pod := grouptest.NewPod("one")
 		c := &pod.Spec.Containers[0]
 		c.Image = image
 		r := request(pod)
 		r.Logins = logins
-		l, err := completed(t, Config{Runtime: RuntimeApptainer}).newLaunch(r, c)
+		l, err := completed(t, Config{Runtime: RuntimeApptainer, HostPaths: []string{images}}).newLaunch(r, c)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -298,7 +302,7 @@ func TestLoginsOfApptainer(t *testing.T) {
 
 // An image is prefixed unless it says where it is.
 func TestImages(t *testing.T) {
-	b := completed(t, Config{Runtime: RuntimeApptainer})
+	b := completed(t, Config{Runtime: RuntimeApptainer, HostPaths: []string{"/images", "/cvmfs"}})
 	for image, want := range map[string]string{
 		"busybox": "docker://busybox", "/images/app.sif": "/images/app.sif", "oras://example.com/app": "oras://example.com/app",
 	} {
@@ -320,6 +324,113 @@ func TestImages(t *testing.T) {
 	pod.Annotations = map[string]string{annotationImageRoot: "/cvmfs/unpacked/"}
 	if l, err := b.newLaunch(request(pod), &pod.Spec.Containers[0]); err != nil || l.image != "/cvmfs/unpacked/busybox:1" {
 		t.Errorf("with a root the image is %s, error %v", l.image, err)
+	}
+}
+
+// An image on the machine is read where a volume of it might be mounted, and nowhere else.
+func TestImagesOfTheMachine(t *testing.T) {
+	apptainer, podman, enroot := []Runtime{RuntimeApptainer, RuntimeSingularity}, []Runtime{RuntimePodman}, []Runtime{RuntimeEnroot}
+	all := slices.Concat(apptainer, podman, enroot)
+	for _, test := range []struct {
+		image, root string
+		runtimes    []Runtime // that take it
+		file        string
+		missing     string // for which the others refuse it
+	}{
+		{"busybox:1", "", all, "", ""},
+		{"registry.example.com:5000/team/app@sha256:" + strings.Repeat("0", 64), "", all, "", ""},
+		{"docker://registry.example.com/app", "", all, "", ""},
+		{"oras://registry.example.com/app", "", apptainer, "", "docker://"},
+		{"library://team/app", "", apptainer, "", "docker://"},
+		{"/images/app.sif", "", slices.Concat(apptainer, enroot), "/images/app.sif", "registry"},
+		{"/images/team/app:1", "", slices.Concat(apptainer, enroot), "/images/team/app:1", "registry"},
+		{"/images", "", slices.Concat(apptainer, enroot), "/images", "registry"},
+		{"/home/me", "", nil, "", "hostPaths"},
+		{"/", "", nil, "", "hostPaths"},
+		{"/images2", "", nil, "", "hostPaths"},
+		{"/images/../home/me", "", nil, "", "hostPaths"},
+		{"//home/me", "", nil, "", "hostPaths"},
+		{"app.sif", "/images/", slices.Concat(apptainer, enroot), "/images/app.sif", "hostPaths"},
+		{"../home/me", "/images/", nil, "", "hostPaths"},
+		{"me", "/home/", nil, "", "hostPaths"},
+		{"me", "./", nil, "", "hostPaths"},
+		{"me", "dir:", nil, "", "hostPaths"},
+		{"images", "oci:", nil, "", "hostPaths"},
+		{"oci:///images/app:1", "", slices.Concat(apptainer, podman), "/images/app", "hostPaths"},
+		{"app:1", "oci:/images/", slices.Concat(apptainer, podman), "/images/app", "hostPaths"},
+		{"app.tar:1", "docker-archive:/images/", slices.Concat(apptainer, podman), "/images/app.tar", "hostPaths"},
+		{"app.tar:1", "oci-archive:/images/x/../", slices.Concat(apptainer, podman), "/images/app.tar", "hostPaths"},
+		{"app:1", "dir:/images/", podman, "/images/app:1", "hostPaths"},
+		{"app.sif", "sif:/images/", podman, "/images/app.sif", "hostPaths"},
+		{"me:1", "oci:/images/../home/", nil, "", "hostPaths"},
+		{"docker-archive:///home/me/x.tar", "", nil, "", "hostPaths"},
+		{"oci-archive:///home/me/x.tar", "", nil, "", "hostPaths"},
+		{"docker-daemon:app:1", "docker-daemon:", nil, "", "hostPaths"},
+		{"docker-daemon://app:1", "", nil, "", "hostPaths"},
+		{"app", "containers-storage:[/home/me]", nil, "", "hostPaths"},
+		{"/home/me/x.tar", "tarball:", nil, "", "hostPaths"},
+		{"dockerd://app", "", nil, "", "hostPaths"},
+		{"podman://app", "", nil, "", "hostPaths"},
+		{"instance://app", "", nil, "", "hostPaths"},
+		{"shub://team/app", "", nil, "", "hostPaths"},
+		{"http://192.0.2.1/app.sif", "", nil, "", "hostPaths"},
+		{"https://example.com/app.sif", "", nil, "", "hostPaths"},
+		{"file:///images/app.sif", "", nil, "", "hostPaths"},
+	} {
+		for _, runtime := range all {
+			pod := grouptest.NewPod("one")
+			pod.Spec.Containers[0].Image = test.image
+			if test.root != "" {
+				pod.Annotations = map[string]string{annotationImageRoot: test.root}
+			}
+			b := completed(t, Config{Runtime: runtime, HostPaths: []string{"/images"}})
+			missing := strings.Join(b.check(pod), "; ")
+			l, err := b.newLaunch(request(pod), &pod.Spec.Containers[0])
+			if ok := slices.Contains(test.runtimes, runtime); ok != (missing == "") || ok != (err == nil) || !strings.Contains(missing, test.missing) && !ok {
+				t.Errorf("%s takes %s%s: missing is %q, error %v", runtime, test.root, test.image, missing, err)
+			} else if ok && (l.file != test.file || test.file != "" && !strings.Contains(l.image, test.file)) {
+				t.Errorf("%s takes %s%s as %s, which is at %q", runtime, test.root, test.image, l.image, l.file)
+			}
+		}
+	}
+	// Podman takes a tag for a path.
+	for _, image := range []string{"oci:latest", "dir:latest", "tarball:latest", "containers-storage:latest", "docker-archive:latest"} {
+		pod := grouptest.NewPod("one")
+		pod.Spec.Containers[0].Image = image
+		if missing := completed(t, Config{Runtime: RuntimePodman}).check(pod); len(missing) != 1 {
+			t.Errorf("image %s is refused for %q", image, missing)
+		}
+	}
+}
+
+// An image that is a link out of its directory is not read.
+func TestLinksToImages(t *testing.T) {
+	images, outside, dir := t.TempDir(), t.TempDir(), t.TempDir()
+	if err := errors.Join(os.MkdirAll(filepath.Join(dir, "containers", "main"), 0o755), os.Mkdir(filepath.Join(images, "app"), 0o755), os.Symlink("app", filepath.Join(images, "within")), os.Symlink(outside, filepath.Join(images, "out"))); err != nil {
+		t.Fatal(err)
+	}
+	for _, runtime := range []Runtime{RuntimeApptainer, RuntimeEnroot, RuntimePodman} {
+		for name, ok := range map[string]bool{"app": true, "within": true, "out": false, "missing": false} {
+			pod := grouptest.NewPod("one")
+			pod.Spec.Containers[0].Image = filepath.Join(images, name)
+			if runtime == RuntimePodman {
+				pod.Spec.Containers[0].Image = "oci:" + pod.Spec.Containers[0].Image
+			}
+			l, err := completed(t, Config{Runtime: runtime, HostPaths: []string{images}}).newLaunch(request(pod), &pod.Spec.Containers[0])
+			if err != nil {
+				t.Fatal(err)
+			}
+			programs := []string{l.run()}
+			if runtime == RuntimeApptainer {
+				programs = append(programs, l.enter()) // another container of the image
+			}
+			for _, program := range programs {
+				checks, _, found := strings.Cut(program, "'"+string(runtime)+"' ")
+				if ended := exec.CommandContext(t.Context(), "/bin/bash", "-c", functionOfScript("inside")+"dir=$1\n"+checks[:strings.LastIndexByte(checks, '\n')+1], "job", dir).Run(); !found || (ended == nil) != ok {
+					t.Errorf("with runtime %s the checks of image %s, %q, end with %v", runtime, name, checks, ended)
+				}
+			}
+		}
 	}
 }
 
