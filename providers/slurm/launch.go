@@ -43,19 +43,27 @@ func (b *backend) newLaunch(r *podgroup.Request, c *corev1.Container) (*launch, 
 		return nil, fmt.Errorf("annotation %s: %w", annotationOptions, err)
 	}
 	l.options = slices.Concat(l.options, more)
-	if b.config.Runtime.isApptainer() {
-		l.addLogin(r.Logins)
+	switch b.config.Runtime {
+	case RuntimeApptainer, RuntimeSingularity:
+		l.addLogin(r.Logins, registryOf(l.image), "logins", "%[2]s\n%[3]s\n")
+	case RuntimeEnroot:
+		_, registry := enrootSource(l.image)
+		// Registries may have other hosts for tokens: auth.docker.io.
+		l.addLogin(r.Logins, registry, ".credentials", "machine %[1]s login %[2]s password %[3]s\ndefault login %[2]s password %[3]s\n")
 	}
 	return l, l.check(r.Logins)
 }
 
-// addLogin adds a file with the credentials of the image's registry. Apptainer takes one user, and
-// sends it to any registry.
-func (l *launch) addLogin(logins []podgroup.Login) {
-	registry := registryOf(l.image)
+// addLogin adds a file with the credentials of the image's registry, in a format for its host, user
+// and password. Apptainer takes one user, and sends it to any registry.
+func (l *launch) addLogin(logins []podgroup.Login, registry, file, format string) {
 	i := slices.IndexFunc(logins, func(one podgroup.Login) bool { return one.Registry == registry })
 	if l.hasLogins = i >= 0; l.hasLogins {
-		l.files["logins"] = logins[i].Username + "\n" + logins[i].Password + "\n"
+		host, _, _ := strings.Cut(registry, ":") // Enroot, as curl, leaves out the port
+		if registry == dockerHub {
+			host = dockerHubServer
+		}
+		l.files[file] = fmt.Sprintf(format, host, logins[i].Username, logins[i].Password)
 	}
 }
 
@@ -72,6 +80,39 @@ func registryOf(image string) string {
 		return registry
 	}
 	return ""
+}
+
+const (
+	dockerHub       = "docker.io"
+	dockerHubServer = "registry-1.docker.io"
+)
+
+// enrootSource returns what Enroot imports an image from, in which # is between registry and name, and
+// the registry; empty if the image is a file. Enroot knows Docker Hub by its server.
+func enrootSource(image string) (source, registry string) {
+	scheme, rest, ok := strings.Cut(image, "://")
+	if !ok {
+		return "", ""
+	}
+	user, name, ok := strings.Cut(rest, "@")
+	if !ok || strings.HasPrefix(name, "sha256:") {
+		user, name = "", rest
+	} else {
+		user += "@"
+	}
+	if registry, rest, ok = strings.Cut(name, "#"); !ok {
+		if registry, rest, ok = strings.Cut(name, "/"); !ok || !strings.ContainsAny(registry, ".:") {
+			registry, rest = dockerHub, name
+		}
+	}
+	server := registry
+	if slices.Contains([]string{dockerHub, "index.docker.io", dockerHubServer}, registry) {
+		registry, server = dockerHub, dockerHubServer
+		if !strings.Contains(rest, "/") {
+			rest = "library/" + rest
+		}
+	}
+	return scheme + "://" + user + server + "#" + rest, registry
 }
 
 // enrootImage is what Enroot, a script of bash, does not take for commands.
@@ -330,16 +371,13 @@ func (l *launch) apptainer(enter bool) string {
 func (l *launch) enroot() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "image=%s\n", words(l.image))
-	if scheme, rest, ok := strings.Cut(l.image, "://"); ok {
-		// enroot separates registry and image by #.
-		if registry, name, ok := strings.Cut(rest, "/"); ok && strings.ContainsAny(registry, ".:") && !strings.Contains(rest, "#") {
-			rest = registry + "#" + name
-		}
+	if source, _ := enrootSource(l.image); source != "" {
+		with := ""
 		if l.hasLogins {
-			b.WriteString("export ENROOT_CONFIG_PATH=$dir/containers/" + l.container.Name + "\ncp \"$dir/logins\" \"$ENROOT_CONFIG_PATH/.credentials\"\n")
+			with = "ENROOT_CONFIG_PATH=" + words(path.Dir(l.inDirectory(".credentials"))) + " "
 		}
 		// Others can write to the directories of the machine for temporary files.
-		fmt.Fprintf(&b, "image=%s\n[ -e \"$image\" ] || enroot import --output \"$image\" %s || { rm -f \"$image\"; exit 125; }\n", words(l.inDirectory("image.sqsh")), words(scheme+"://"+rest))
+		fmt.Fprintf(&b, "image=%s\n[ -e \"$image\" ] || %senroot import --output \"$image\" %s || { rm -f \"$image\"; exit 125; }\n", words(l.inDirectory("image.sqsh")), with, words(source))
 	}
 	argv := append([]string{"enroot", "start", "--rw"}, l.options...)
 	b.WriteString(l.binds(func(source, target string, readOnly bool) {
@@ -371,25 +409,15 @@ func (l *launch) enroot() string {
 		"exec " + words(argv...) + ` "$image" ` + words(rest...) + "\n"
 }
 
-// loginsFile returns the credentials of registries in the form of a runtime that chooses among
-// them.
+// loginsFile returns the credentials of registries for Podman, which chooses among them.
 func loginsFile(runtime Runtime, logins []podgroup.Login) string {
-	if len(logins) == 0 {
+	if len(logins) == 0 || runtime != RuntimePodman {
 		return ""
 	}
-	var b strings.Builder
-	switch runtime {
-	case RuntimePodman:
-		auths := map[string]map[string]string{}
-		for _, l := range logins {
-			auths[l.Registry] = map[string]string{"auth": base64.StdEncoding.EncodeToString([]byte(l.Username + ":" + l.Password))}
-		}
-		text, _ := json.Marshal(map[string]any{"auths": auths}) // strings
-		return string(text)
-	case RuntimeEnroot:
-		for _, l := range logins {
-			fmt.Fprintf(&b, "machine %s login %s password %s\n", l.Registry, l.Username, l.Password)
-		}
+	auths := map[string]map[string]string{}
+	for _, l := range logins {
+		auths[l.Registry] = map[string]string{"auth": base64.StdEncoding.EncodeToString([]byte(l.Username + ":" + l.Password))}
 	}
-	return b.String()
+	text, _ := json.Marshal(map[string]any{"auths": auths}) // strings
+	return string(text)
 }

@@ -300,6 +300,58 @@ func TestLoginsOfApptainer(t *testing.T) {
 	}
 }
 
+// Enroot knows Docker Hub by the name of its server, and looks for credentials by that, without a
+// port. It gets those of the registry of the container's image, and no others; the host of the
+// tokens is another one.
+func TestLoginsOfEnroot(t *testing.T) {
+	logins := []podgroup.Login{
+		{Registry: "registry.example.com", Username: "one", Password: "p1"}, {Registry: "docker.io", Username: "two", Password: "p2"}, {Registry: "other.example.com:5000", Username: "three", Password: "p3"},
+	}
+	digest := "@sha256:" + strings.Repeat("0", 64)
+	const hub = "machine registry-1.docker.io login two password p2\ndefault login two password p2\n"
+	for image, want := range map[string]struct{ source, credentials string }{
+		"busybox":                                            {"registry-1.docker.io#library/busybox", hub},
+		"busybox:1" + digest:                                 {"registry-1.docker.io#library/busybox:1" + digest, hub},
+		"team/app:1":                                         {"registry-1.docker.io#team/app:1", hub},
+		"docker.io/busybox:1":                                {"registry-1.docker.io#library/busybox:1", hub},
+		"index.docker.io/team/app":                           {"registry-1.docker.io#team/app", hub},
+		"docker://two@team/app":                              {"two@registry-1.docker.io#team/app", hub},
+		"docker://registry-1.docker.io#a/b":                  {"registry-1.docker.io#a/b", hub},
+		"registry.example.com/team/app:1":                    {"registry.example.com#team/app:1", "machine registry.example.com login one password p1\ndefault login one password p1\n"},
+		"other.example.com:5000/app" + digest:                {"other.example.com:5000#app" + digest, "machine other.example.com login three password p3\ndefault login three password p3\n"},
+		"docker://me@other.example.com:5000#a":               {"me@other.example.com:5000#a", "machine other.example.com login three password p3\ndefault login three password p3\n"},
+		"evil.example.com/app":                               {"evil.example.com#app", "none\n"},
+		"docker://registry.example.com@evil.example.com#app": {"registry.example.com@evil.example.com#app", "none\n"},
+	} {
+		pod := grouptest.NewPod("one")
+		pod.Spec.Containers[0].Image = image
+		r := request(pod)
+		r.Logins = logins
+		b := completed(t, Config{Runtime: RuntimeEnroot})
+		l, err := b.newLaunch(r, &pod.Spec.Containers[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		dir := t.TempDir()
+		home := filepath.Join(dir, "containers", "main")
+		err = os.MkdirAll(home, 0o755)
+		for name, text := range l.files {
+			err = errors.Join(err, os.WriteFile(filepath.Join(home, name), []byte(text), 0o600))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		const enroot = `enroot() { printf '%s\n' "${4#docker://}"; cat "$ENROOT_CONFIG_PATH/.credentials" 2>/dev/null || echo none; return 1; }` + "\n"
+		out, err := exec.CommandContext(t.Context(), "/bin/bash", "-c", enroot+"dir=$1 ENROOT_CONFIG_PATH=/missing\n"+l.run(), "job", dir).Output()
+		if ended, ok := errors.AsType[*exec.ExitError](err); !ok || ended.ExitCode() != 125 {
+			t.Errorf("an import that fails ends with %v", err)
+		}
+		if string(out) != want.source+"\n"+want.credentials {
+			t.Errorf("image %s is imported with %q", image, out)
+		}
+	}
+}
+
 // An image is prefixed unless it says where it is.
 func TestImages(t *testing.T) {
 	b := completed(t, Config{Runtime: RuntimeApptainer, HostPaths: []string{"/images", "/cvmfs"}})
