@@ -51,6 +51,7 @@ type state struct {
 type listing struct {
 	now    time.Time
 	jobs   []job
+	root   bool              // the directory of all pods is there
 	states map[string]*state // by the name of the directory
 }
 
@@ -71,6 +72,8 @@ func parseListing(text string) (*listing, error) {
 				id: fields[0], state: fields[1], reason: fields[2], submitted: parseTime(fields[3]), start: parseTime(fields[4]), ended: parseTime(fields[5]),
 				name: fields[7], comment: fields[8],
 			})
+		case line == "root":
+			l.root = true
 		case strings.HasPrefix(line, "./"):
 			name, event, ok := strings.Cut(line[2:], "/state:")
 			if !ok {
@@ -85,18 +88,25 @@ func parseListing(text string) (*listing, error) {
 	if l.now.IsZero() {
 		return nil, errors.New("the list of jobs is incomplete")
 	}
-	return l, l.checkRoot()
+	return l, nil
 }
 
-// checkRoot returns an error if jobs run and there is no directory at all: the file system
-// is not mounted.
-func (l *listing) checkRoot() error {
-	if len(l.states) > 0 {
-		return nil
-	}
+// checkRoot returns an error if jobs of pods, which have these tags, go on without the directory of
+// all pods: its file system is not mounted.
+func (l *listing) checkRoot(tags map[string]string) error {
 	for i := range l.jobs {
-		if j := &l.jobs[i]; j.runs() && tagsOf(j.comment)[podgroup.TagUID] != "" {
-			return fmt.Errorf("job %s runs a pod, and no pod has a directory: is the file system with the field root mounted?", j.id)
+		j := &l.jobs[i]
+		found := tagsOf(j.comment)
+		if l.root || j.isOver() || found[podgroup.TagUID] == "" {
+			continue
+		}
+		for name, value := range tags {
+			if found[name] != value {
+				found = nil
+			}
+		}
+		if found != nil {
+			return fmt.Errorf("job %s is a pod's, and no pod has a directory: is the file system with the field root mounted?", j.id)
 		}
 	}
 	return nil
