@@ -169,3 +169,44 @@ func TestInodePressure(t *testing.T) {
 		r.wantState(large, "Running a=ready")
 	})
 }
+
+// A pod that was evicted gives back what its containers have written, which only the
+// runtime can remove, before another one is evicted for the same want. How they ended,
+// and what they logged, is kept.
+func TestEvictedPodsGiveBackWhatTheirContainersHaveWritten(t *testing.T) {
+	var full atomic.Bool
+	inBubbleWith(t, func(r *rig) {
+		r.cfg.Eviction = Eviction{Thresholds: eviction.Defaults(), Levels: func(context.Context) (eviction.Levels, error) {
+			level := eviction.Level{Available: 50, Capacity: 100}
+			if full.Load() && r.runtime.newest("a") != nil {
+				level.Available = 1
+			}
+			return eviction.Levels{eviction.NodeFsAvailable: level}, nil
+		}}
+	}, func(r *rig) {
+		large, small := makePod("a"), makePod("b")
+		large.Name, small.Name = "large", "small"
+		r.create(large)
+		r.create(small)
+		r.stats(large, 0, 2<<20)
+		r.stats(small, 0, 1<<20)
+		full.Store(true)
+		r.after(time.Minute)
+		r.wantState(small, "Running b=ready")
+		for range 2 {
+			if s := r.status(large); s.Reason != "Evicted" {
+				t.Errorf("the large pod is %s: %s", s.Phase, s.Reason)
+			}
+			r.wantState(large, "Failed a=Completed/0")
+			if _, err := os.Stat(r.logFile(large, "a", 0)); err != nil {
+				t.Errorf("the log: %v", err)
+			}
+			r.restart(time.Minute)
+			r.after(time.Minute)
+		}
+		r.delete(large, 30)
+		r.delete(small, 30)
+		r.after(time.Minute)
+		r.wantGone(large)
+	})
+}

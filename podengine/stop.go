@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/virtual-kubelet/virtual-kubelet/log"
+	"github.com/virtual-kubelet/virtual-kubelet/podengine/eviction"
 	"github.com/virtual-kubelet/virtual-kubelet/podspec"
 )
 
@@ -216,8 +217,9 @@ func (w *worker) discard(ctx context.Context, name, id string) error {
 
 // release has a pod that has ended, and is not deleted yet, give back what only
 // running containers need: volumes and tokens. Its logs and termination messages
-// stay, and the state by which it is known. It returns when to try again.
-func (w *worker) release(ctx context.Context, pod *corev1.Pod) (again time.Time) {
+// stay, and the state by which it is known. One that was evicted gives back its
+// containers too. It returns when to try again.
+func (w *worker) release(ctx context.Context, pod *corev1.Pod, stop *stop, seen *runtimeView) (again time.Time) {
 	never := time.Now().Add(24 * time.Hour)
 	if w.released.Load() {
 		return never
@@ -231,8 +233,34 @@ func (w *worker) release(ctx context.Context, pod *corev1.Pod) (again time.Time)
 		return time.Now().Add(lastRetry)
 	}
 	w.mounted = false
+	if stop.evicts() {
+		if err := w.removeEnded(ctx, seen); err != nil {
+			log.G(ctx).WithError(err).Warn("Cannot remove the containers of a pod that was evicted yet")
+			return time.Now().Add(lastRetry)
+		}
+	}
 	w.released.Store(true)
 	return never
+}
+
+// evicts reports whether the pod ran, and was ended for what it or others use.
+func (s *stop) evicts() bool {
+	return s != nil && s.failure != nil && s.failure.Reason == eviction.Reason && !s.failure.Rejected
+}
+
+// removeEnded removes the containers that have ended, as a kubelet does with those of
+// a pod that was evicted: they may have filled the disk. The status has how they ended.
+// It may not be written yet, for want of the very space that this frees.
+func (w *worker) removeEnded(ctx context.Context, seen *runtimeView) error {
+	var errs []error
+	for _, attempts := range seen.containers {
+		for _, c := range attempts {
+			if c.phase == exited && c.recalled == nil {
+				errs = append(errs, w.engine.removeContainer(ctx, c.id))
+			}
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // finish removes all that is left of a pod that has ended and was deleted. It

@@ -39,7 +39,7 @@ type worker struct {
 	wake    chan struct{} // has room for one
 	hurry   atomic.Bool   // what failed is to be tried again at once
 
-	released atomic.Bool // the pod has ended, and given back its volumes
+	released atomic.Bool // the pod has ended, and given back what release has it give back
 
 	disk    sync.Mutex // one write of the pod's state at a time
 	removed bool       // the state was removed, for good; guarded by disk
@@ -328,7 +328,7 @@ func (w *worker) step(ctx context.Context) (next time.Time, again, over bool) {
 			return next, false, over
 		}
 		w.engine.retryDeferred() // there is room now
-		if again := w.release(ctx, pod); again.Before(next) {
+		if again := w.release(ctx, pod, stop, seen); again.Before(next) {
 			next = again
 		}
 		w.retryPersist(ctx) // there may be room now
