@@ -46,6 +46,8 @@ type sandbox struct {
 	mu sync.Mutex
 	// stopped is also true after the machine was booted again.
 	stopped bool
+	// recorded is set once stopped is on disk.
+	recorded bool
 }
 
 // tolerant reads records of other versions, which may have more fields.
@@ -215,11 +217,8 @@ func (r *Runtime) StopPodSandbox(ctx context.Context, id string) error {
 	box.mu.Lock()
 	first := !box.stopped
 	box.stopped = true
-	err = r.writeSandbox(box.dir, box)
+	r.recordStop(box)
 	box.mu.Unlock()
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		return fmt.Errorf("stop sandbox %s: %w", id, err)
-	}
 	if err := r.each(r.containersOf(id), func(c *container) error { return r.stop(ctx, c, 0) }); err != nil {
 		return err
 	}
@@ -233,6 +232,20 @@ func (r *Runtime) StopPodSandbox(ctx context.Context, id string) error {
 		r.publish(box, id, runtimeapi.ContainerEventType_CONTAINER_STOPPED_EVENT)
 	}
 	return nil
+}
+
+// recordStop writes down that a sandbox was stopped, unless that was done. On a full disk
+// the sandbox stops all the same, which may make room: after a restart it is one that is
+// ready and has nothing in it, until it is stopped again. The caller holds mu.
+func (r *Runtime) recordStop(box *sandbox) {
+	if box.recorded {
+		return
+	}
+	err := r.writeSandbox(box.dir, box)
+	box.recorded = err == nil
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		r.logger.WithError(err).WithField("sandbox", box.id).Warn("Cannot record that a sandbox was stopped")
+	}
 }
 
 // each calls f for all containers at the same time.
@@ -365,8 +378,8 @@ func (r *Runtime) readSandbox(dir string) (*sandbox, error) {
 	box := &sandbox{
 		id: record.ID, dir: dir, config: &runtimeapi.PodSandboxConfig{},
 		created: record.Created, handler: record.Handler,
-		stopped: record.Stopped || record.BootID != r.bootID,
-		user:    account{record.User, record.Group},
+		stopped: record.Stopped || record.BootID != r.bootID, recorded: record.Stopped,
+		user: account{record.User, record.Group},
 	}
 	if record.User == 0 { // of a version that gave all pods the same, or root's by configuration
 		box.user = r.policy.defaultUser
