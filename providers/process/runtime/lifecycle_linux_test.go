@@ -1,6 +1,8 @@
 package runtime_test
 
 import (
+	"fmt"
+	"os"
 	"os/signal"
 	"strings"
 	"syscall"
@@ -92,5 +94,22 @@ func TestSignalsAreDefault(t *testing.T) {
 	n := newNode(t)
 	if got := n.outputOf(sh(`while read name value; do case $name in SigIgn:|SigBlk:) echo $name $value;; esac; done < /proc/self/status`)); got != "SigBlk: 0000000000000000\nSigIgn: 0000000000000000\n" {
 		t.Errorf("%q", got)
+	}
+}
+
+// Nodes of one machine may have the same parent control group: one that ends and has
+// nothing in it leaves the limits of the others' containers possible.
+func TestANodeThatEndsLeavesOthersTheirControlGroupsAsRoot(t *testing.T) {
+	asRoot(t)
+	strict := func(c *runtime.Config) { c.AllowUnenforcedLimits = false }
+	first := newNode(t, strict)
+	second := newNode(t, strict, func(c *runtime.Config) { c.CgroupParent = first.cfg.CgroupParent })
+	must(t, first.Close(ctx))
+	config := sh("exec sleep 1000")
+	config.Linux = &runtimeapi.LinuxContainerConfig{Resources: &runtimeapi.LinuxContainerResources{MemoryLimitInBytes: 64 << 20}}
+	id := second.start(config)
+	groups, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", second.started(id).PID))
+	if err != nil || !strings.Contains(string(groups), first.cfg.CgroupParent+"/"+id) {
+		t.Errorf("the container is in %s, %v", groups, err)
 	}
 }

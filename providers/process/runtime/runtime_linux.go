@@ -227,11 +227,11 @@ func (r *Runtime) Close(context.Context) error {
 	r.events.close()
 	r.closeStreams()
 	r.wg.Wait()
+	r.groups.Tidy(shimsGroup) // while no other runtime of this root makes them
 	if r.lock != nil {
 		_ = r.lock.Close()
 	}
 	_ = r.shimFile.Close() // it may be nil
-	r.groups.Tidy(shimsGroup)
 	return nil
 }
 

@@ -20,11 +20,17 @@ func (g Group) dirs() []string {
 	return slices.Compact(slices.Sorted(maps.Values(g)))
 }
 
-// Create makes the group. One that is there already is no error.
+// Create makes the group, and the one that it is in if another process with the same
+// parent has removed that. One that is there already is no error.
 func (g Group) Create() error {
 	var errs []error
 	for _, dir := range g.dirs() {
-		if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
+		err := os.Mkdir(dir, 0o755)
+		if errors.Is(err, os.ErrNotExist) {
+			restore(filepath.Dir(dir))
+			err = os.Mkdir(dir, 0o755)
+		}
+		if err != nil && !errors.Is(err, os.ErrExist) {
 			errs = append(errs, err)
 		}
 	}

@@ -93,6 +93,13 @@ func delegate(mount, dir string) {
 	}
 }
 
+// restore makes our parent group again, with its controllers. What fails is seen by those
+// who use it.
+func restore(dir string) {
+	_ = os.Mkdir(dir, 0o755)
+	enable(dir)
+}
+
 // enable gives the groups below dir those of the controllers that it has.
 func enable(dir string) {
 	have, err := os.ReadFile(filepath.Join(dir, "cgroup.controllers"))

@@ -103,6 +103,9 @@ func (h *Hierarchies) controlsUnified(controller string) bool {
 	if h == nil || h.dirs[unified] == "" {
 		return false
 	}
+	if _, err := os.Stat(h.dirs[unified]); errors.Is(err, os.ErrNotExist) {
+		restore(h.dirs[unified])
+	}
 	have, _ := os.ReadFile(filepath.Join(h.dirs[unified], "cgroup.subtree_control"))
 	return controller == "cgroup" || slices.Contains(strings.Fields(string(have)), controller)
 }

@@ -135,3 +135,27 @@ func TestUnifiedLimits(t *testing.T) {
 		}
 	}
 }
+
+// The parent of all groups, which another process with the same has removed, is made again
+// with its controllers.
+func TestUnifiedParentIsMadeAgain(t *testing.T) {
+	g, controllers := unifiedHere(t)
+	h := &Hierarchies{dirs: map[string]string{unified: filepath.Dir(g[unified])}}
+	all := Limits{CPUQuota: 50000, Memory: 64 << 20}
+	before := h.Unenforced(all)
+	if err := g.Remove(); err != nil {
+		t.Fatal(err)
+	}
+	h.Tidy()
+	if after := h.Unenforced(all); !slices.Equal(after, before) {
+		t.Errorf("not enforced are %q, and were %q", after, before)
+	}
+	h.Tidy()
+	if err := g.Create(); err != nil {
+		t.Fatal(err)
+	}
+	now, err := os.ReadFile(filepath.Join(g[unified], "cgroup.controllers"))
+	if err != nil || !slices.Equal(strings.Fields(string(now)), controllers) {
+		t.Errorf("the group has the controllers %q, and had %q (%v)", now, controllers, err)
+	}
+}
