@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
@@ -76,7 +78,7 @@ func TestConfigIsWatched(t *testing.T) {
 				t.Errorf("%s: the metric is %v, want %v", step.fields, got, want)
 			}
 		}
-		if qps, burst := o.live.requests.QPS(), o.live.requests.current.Load().Burst(); qps != 5 || burst != 10 {
+		if qps, burst := o.live.requests.current.Load().Limit(), o.live.requests.current.Load().Burst(); qps != 5 || burst != 10 {
 			t.Errorf("the limit of requests is %v a second, and %d at once", qps, burst)
 		}
 		if sampler := o.live.traces.Description(); sampler != "AlwaysOffSampler" {
@@ -212,4 +214,37 @@ func TestRequestsFollowTheLimitInForce(t *testing.T) {
 	if failed := ask(5); failed != 0 {
 		t.Errorf("without a limit again %d requests fail", failed)
 	}
+}
+
+// The lease of a node, of a leader or of a shard is renewed in time, however many requests wait for their turn; and a
+// watch, of which there is one for all pods, has none, as in client-go.
+func TestLeasesDoNotWaitForOtherRequests(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(w, `{"kind": "Lease", "apiVersion": "coordination.k8s.io/v1", "metadata": {"name": "a"}}`)
+	}))
+	defer server.Close()
+	o := parsed(t, "--provider", "mock", "--kube-api-qps", "0.001", "--kube-api-burst", "1")
+	o.live = newLive(o)
+	client, err := kubernetes.NewForConfig(limit(&rest.Config{Host: server.URL + "/clusters/a"}, o))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	version := func() error { return client.RESTClient().Get().AbsPath("/version").Do(ctx).Error() }
+	if first, second := version(), version(); first != nil || second == nil {
+		t.Errorf("with one request at once, and none for the next minutes: %v, %v", first, second)
+	}
+	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: "a"}}
+	for range 3 {
+		if _, err := client.CoordinationV1().Leases("kube-node-lease").Update(ctx, lease, metav1.UpdateOptions{}); err != nil {
+			t.Errorf("a lease: %v", err)
+		}
+	}
+	watch, err := client.CoreV1().Pods("").Watch(ctx, metav1.ListOptions{})
+	if err != nil {
+		t.Fatalf("a watch: %v", err)
+	}
+	watch.Stop()
 }

@@ -78,7 +78,8 @@ func kubeConfig(o *options) (config *rest.Config, source string, err error) {
 func limit(config *rest.Config, o *options) *rest.Config {
 	config.QPS, config.Burst = o.requestLimit()
 	if o.live != nil {
-		config.RateLimiter = &o.live.requests // which goes before them
+		config.QPS = -1 // the limit is that in force
+		config.Wrap(o.live.requests.wrap)
 	}
 	config.UserAgent = "virtual-kubelet/" + o.nodeName
 	return config

@@ -1,13 +1,15 @@
 package main
 
 import (
-	"context"
+	"fmt"
 	"log/slog"
+	"net/http"
+	"strings"
 	"sync/atomic"
 
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"golang.org/x/time/rate"
-	"k8s.io/client-go/util/flowcontrol"
+	coordinationv1 "k8s.io/api/coordination/v1"
 )
 
 // live are the settings that a process takes over while it runs: those that are Reloaded.
@@ -39,8 +41,6 @@ type requestLimit struct {
 	current atomic.Pointer[rate.Limiter]
 }
 
-var _ flowcontrol.RateLimiter = (*requestLimit)(nil)
-
 // use sets the limit; a negative number of requests per second is none.
 func (l *requestLimit) use(qps float32, burst int) {
 	limit := rate.Limit(qps)
@@ -50,11 +50,34 @@ func (l *requestLimit) use(qps float32, burst int) {
 	l.current.Store(rate.NewLimiter(limit, burst))
 }
 
-func (l *requestLimit) Wait(ctx context.Context) error { return l.current.Load().Wait(ctx) }
-func (l *requestLimit) TryAccept() bool                { return l.current.Load().Allow() }
-func (l *requestLimit) Accept()                        { _ = l.Wait(context.Background()) }
-func (l *requestLimit) QPS() float32                   { return float32(l.current.Load().Limit()) }
-func (l *requestLimit) Stop()                          {}
+// wrap returns a transport of requests that have to wait for their turn. A limiter of client-go would be that of
+// leases, too, on which it depends whether a node is ready and a process leads: they are not to wait for pods.
+func (l *requestLimit) wrap(next http.RoundTripper) http.RoundTripper {
+	return &limitedTransport{l, next}
+}
+
+type limitedTransport struct {
+	limit *requestLimit
+	next  http.RoundTripper
+}
+
+// RoundTrip implements http.RoundTripper.
+func (t *limitedTransport) RoundTrip(r *http.Request) (*http.Response, error) {
+	if !unlimited(r) {
+		if err := t.limit.current.Load().Wait(r.Context()); err != nil {
+			if r.Body != nil {
+				_ = r.Body.Close() // as that of any request
+			}
+			return nil, fmt.Errorf("wait for a turn by --kube-api-qps: %w", err)
+		}
+	}
+	return t.next.RoundTrip(r)
+}
+
+// unlimited reports whether a request is about leases or, as in client-go, a watch.
+func unlimited(r *http.Request) bool {
+	return strings.Contains(r.URL.Path, "/apis/"+coordinationv1.GroupName+"/") || r.URL.Query().Get("watch") == "true"
+}
 
 // traceSampler decides as another sampler does, which can be replaced.
 type traceSampler struct {

@@ -119,7 +119,7 @@ func (o *options) clusterSettings() []settings.Setting {
 		{Field: "clientConnection.certDirectory", Flag: "cert-dir", Value: &o.certDir, Path: true,
 			Usage: "directory for the certificates that the cluster signs for this node; not to be shared by nodes"},
 		{Field: "clientConnection.qps", Flag: "kube-api-qps", Value: &o.kubeAPIQPS, Default: float32(-1), NotZero: true, Reloaded: true,
-			Usage: "maximum requests per second to the API server (-1: unlimited)"},
+			Usage: "maximum requests per second to the API server, leases and watches aside (-1: unlimited)"},
 		{Field: "clientConnection.burst", Flag: "kube-api-burst", Value: &o.kubeAPIBurst, Reloaded: true,
 			Usage: "maximum burst of requests to the API server (default: twice --kube-api-qps)"},
 	}
