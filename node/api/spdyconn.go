@@ -50,7 +50,7 @@ func newSPDYConn(ctx context.Context, conn net.Conn, gone func(), accept streamH
 			_ = stream.Reset()
 		}
 	})
-	go func() { // Serve returns later: once somebody has read all input that came before
+	go func() { // ends with the connection; Serve returns later, once all input before it was read
 		<-server.CloseChan()
 		gone()
 	}()
