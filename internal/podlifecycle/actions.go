@@ -110,6 +110,11 @@ func (pc *Controller) create(ctx context.Context, r *podRecord, pod *corev1.Pod)
 	}
 	ctx, done := pc.begin(ctx, r, pod)
 	defer done()
+	r.mu.Lock()
+	if r.begun { // from now on it is a pod like others, but for what an earlier process may have left
+		r.begun, r.cancelled = false, true
+	}
+	r.mu.Unlock()
 	pc.startDeadline(r, pod)
 	mine, err := pc.prepare(ctx, r, pod)
 	if interrupted(ctx) {
@@ -129,9 +134,9 @@ func (pc *Controller) create(ctx context.Context, r *podRecord, pod *corev1.Pod)
 	r.observed = unknown
 	if err != nil {
 		r.lastApplied = nil
-		r.cancelled = interrupted(ctx) // it may have come to be all the same
+		r.cancelled = r.cancelled || interrupted(ctx) // it may have come to be all the same
 	} else {
-		r.ran = true
+		r.ran, r.cancelled = true, false
 		r.createdAt = time.Now()
 		r.found()
 		r.warned = nil

@@ -65,7 +65,7 @@ type lossGuard struct {
 func (r *podRecord) counts(c *census) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.orphan || r.requested != requestedNone || r.pod.DeletionTimestamp != nil || isTerminal(r.pod.Status.Phase) ||
+	if r.orphan || r.expired || r.requested != requestedNone || r.pod.DeletionTimestamp != nil || isTerminal(r.pod.Status.Phase) ||
 		r.ended() || !r.ran && !r.begun && r.pod.Status.Phase != corev1.PodRunning {
 		return
 	}

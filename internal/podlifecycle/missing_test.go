@@ -1,10 +1,12 @@
 package podlifecycle
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -196,6 +198,63 @@ func TestMostPendingPodsMissing(t *testing.T) {
 		pass(3 * time.Minute)
 		want(t, "condition then", r.condition(ConditionPodsMissing), corev1.ConditionFalse)
 		wantList(t, "calls then", r.provider.TakeCalls("create", "delete"))
+	})
+}
+
+// A pod of before a restart that this process has tried to create is missed by nobody any more:
+// it does not count as missing, and is tried until it is created.
+func TestPendingPodsThatAreCreatedAgainAreNotMissing(t *testing.T) {
+	bothKinds(t, func(t *testing.T, r *rig) {
+		for i := range 4 {
+			r.provider.Hold(r.api.AddPod(aPod(fmt.Sprint("web-", i), pending)), corev1.PodRunning)
+		}
+		for i := range 3 {
+			r.api.AddPod(aPod(fmt.Sprint("lost-", i), pending))
+		}
+		var full atomic.Bool
+		full.Store(true)
+		r.provider.Script(func(s *nodetest.Script) {
+			s.OnCreate = func(context.Context, *corev1.Pod) error {
+				if full.Load() {
+					return errors.New("no quota")
+				}
+				return nil
+			}
+		})
+		r.start()
+		pass(3 * time.Minute)
+		r.api.DeletePod("web-0")
+		r.api.DeletePod("web-1")
+		pass(10 * time.Minute)
+		full.Store(false)
+		r.provider.TakeCalls("create")
+		pass(10 * time.Minute)
+		want(t, "creations", len(r.provider.TakeCalls("create")), 3)
+		want(t, "condition", r.condition(ConditionPodsMissing) == corev1.ConditionTrue, false)
+	})
+}
+
+// Pods that are ended since their deadline is over do not count as held while the provider knows
+// none: the others would be lost.
+func TestExpiredPodsAreNotCountedWhileMostAreMissing(t *testing.T) {
+	bothKinds(t, func(t *testing.T, r *rig) {
+		for i := range 6 {
+			deadline := func(*corev1.Pod) {}
+			if i < 3 {
+				deadline = within(1)
+			}
+			pod := r.api.AddPod(aPod(fmt.Sprint("web-", i), pending, deadline, func(p *corev1.Pod) { p.Status.Phase = corev1.PodRunning }))
+			r.provider.Hold(pod, corev1.PodRunning)
+		}
+		r.provider.Empty()
+		r.provider.Script(func(s *nodetest.Script) {
+			s.OnDelete = func(context.Context, *corev1.Pod) error { return errors.New("the service is sick") }
+		})
+		r.start()
+		pass(5 * time.Minute)
+		for i := 3; i < 6; i++ {
+			want(t, fmt.Sprint("phase of ", i), r.phase(fmt.Sprint("web-", i)), corev1.PodRunning)
+		}
 	})
 }
 

@@ -171,8 +171,8 @@ func (r *podRecord) shareStatus(inAPI *corev1.PodStatus) {
 type progress struct {
 	observed    observed
 	ran         bool // the provider held it at some time: it must not be created again
-	begun       bool // by its status, a process before this one has had it created
-	cancelled   bool // its creation was: the provider may hold it all the same
+	begun       bool // by its status, a process before this one has had it created; this one has not
+	cancelled   bool // its creation was, or begun: the provider may hold it all the same
 	removed     bool // its removal was sent to the API server
 	requested   requested
 	requestedAt time.Time
