@@ -6,12 +6,14 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/virtual-kubelet/virtual-kubelet/podengine/eviction"
 )
@@ -190,10 +192,18 @@ func TestEvictedPodsGiveBackWhatTheirContainersHaveWritten(t *testing.T) {
 		r.create(small)
 		r.stats(large, 0, 2<<20)
 		r.stats(small, 0, 1<<20)
+		r.runtime.mu.Lock()
+		for _, c := range r.runtime.containers {
+			c.User = &runtimeapi.ContainerUser{Linux: &runtimeapi.LinuxContainerUser{Uid: 7}}
+		}
+		r.runtime.mu.Unlock()
 		full.Store(true)
 		r.after(time.Minute)
 		r.wantState(small, "Running b=ready")
 		for range 2 {
+			if s := r.status(large).ContainerStatuses[0]; s.User == nil || s.User.Linux.UID != 7 {
+				t.Errorf("its container ran as %v", s.User)
+			}
 			if s := r.status(large); s.Reason != "Evicted" {
 				t.Errorf("the large pod is %s: %s", s.Phase, s.Reason)
 			}
@@ -208,5 +218,44 @@ func TestEvictedPodsGiveBackWhatTheirContainersHaveWritten(t *testing.T) {
 		r.delete(small, 30)
 		r.after(time.Minute)
 		r.wantGone(large)
+	})
+}
+
+// A pod that was evicted can be deleted while its containers are being removed, which may take long.
+func TestEvictedPodIsDeletedWhileItsContainersAreRemoved(t *testing.T) {
+	var full atomic.Bool
+	inBubbleWith(t, func(r *rig) {
+		r.cfg.Eviction = Eviction{Thresholds: eviction.Defaults(), Levels: func(context.Context) (eviction.Levels, error) {
+			level := eviction.Level{Available: 50, Capacity: 100}
+			if full.Load() {
+				level.Available = 1
+			}
+			return eviction.Levels{eviction.NodeFsAvailable: level}, nil
+		}}
+	}, func(r *rig) {
+		pod := makePod("a")
+		r.create(pod)
+		var removing atomic.Bool
+		r.runtime.mu.Lock()
+		r.runtime.before = func(_ context.Context, call string) error {
+			if strings.HasPrefix(call, "RemoveContainer") && removing.CompareAndSwap(false, true) {
+				time.Sleep(time.Hour)
+			}
+			return nil
+		}
+		r.runtime.mu.Unlock()
+		full.Store(true)
+		r.after(time.Minute)
+		if !removing.Load() {
+			t.Fatal("its containers are not removed")
+		}
+		began := time.Now()
+		r.delete(pod, 30)
+		if took := time.Since(began); took > 0 {
+			t.Errorf("the deletion was taken after %v", took)
+		}
+		full.Store(false)
+		r.after(2 * time.Hour)
+		r.wantGone(pod)
 	})
 }

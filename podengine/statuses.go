@@ -98,9 +98,14 @@ func (w *worker) containerStatus(ctx context.Context, pod *corev1.Pod, stop *sto
 	if inc.image != "" {
 		s.Image = inc.image
 	}
-	w.setResources(&s, c, inc)
-	s.User = inc.user
-	s.VolumeMounts = mountStatuses(c, inc)
+	if was := w.statusBefore(c.Name); inc.recalled != nil && was != nil && bareID(was.ContainerID) == inc.id {
+		s.Resources, s.AllocatedResources = was.Resources, was.AllocatedResources
+		s.User, s.VolumeMounts = was.User, was.VolumeMounts
+	} else {
+		w.setResources(&s, c, inc)
+		s.User = inc.user
+		s.VolumeMounts = mountStatuses(c, inc)
+	}
 	if last != nil {
 		s.LastTerminationState.Terminated = w.terminated(ctx, pod, c, last)
 	}

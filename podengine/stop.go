@@ -226,13 +226,10 @@ func (w *worker) release(ctx context.Context, pod *corev1.Pod, stop *stop, seen 
 	}
 	w.engine.probes.Forget(pod.UID)
 	w.engine.puller.Forget(pod.UID)
-	w.disk.Lock()
-	defer w.disk.Unlock()
-	if err := w.engine.volumes.Teardown(pod.UID); err != nil {
+	if err := w.unmount(pod); err != nil {
 		log.G(ctx).WithError(err).Warn("Cannot give back the volumes of a pod that has ended yet")
 		return time.Now().Add(lastRetry)
 	}
-	w.mounted = false
 	if stop.evicts() {
 		if err := w.removeEnded(ctx, seen); err != nil {
 			log.G(ctx).WithError(err).Warn("Cannot remove the containers of a pod that was evicted yet")
@@ -241,6 +238,16 @@ func (w *worker) release(ctx context.Context, pod *corev1.Pod, stop *stop, seen 
 	}
 	w.released.Store(true)
 	return never
+}
+
+func (w *worker) unmount(pod *corev1.Pod) error {
+	w.disk.Lock()
+	defer w.disk.Unlock()
+	if err := w.engine.volumes.Teardown(pod.UID); err != nil {
+		return err
+	}
+	w.mounted = false
+	return nil
 }
 
 // evicts reports whether the pod ran, and was ended for what it or others use.
