@@ -8,7 +8,7 @@ import (
 )
 
 // unguardedReaction adds a reaction to a fake client without the lock under which requests read them.
-var unguardedReaction = regexp.MustCompile(`\.Prepend(Watch)?Reactor\(`)
+var unguardedReaction = regexp.MustCompile(`\.PrependReactor\(`)
 
 // What a test watches makes requests while the test goes on: it changes what a fake client answers with
 // fakeapi.React, which is safe then.
@@ -25,7 +25,7 @@ func TestReactionsAreAddedUnderTheLock(t *testing.T) {
 			t.Fatal(err)
 		}
 		if found := unguardedReaction.Find(text); found != nil {
-			t.Errorf("%s calls %s: use fakeapi.React or ReactToWatches", path, found)
+			t.Errorf("%s calls %s: use fakeapi.React", path, found)
 		}
 	})
 }

@@ -22,7 +22,7 @@ import (
 
 // silentFrom makes the watches of pods that begin while it is set send no events.
 func silentFrom(remote *fake.Clientset, silent *atomic.Bool) {
-	fakeapi.ReactToWatches(&remote.Fake, "pods", func(clienttesting.Action) (bool, watch.Interface, error) {
+	remote.PrependWatchReactor("pods", func(clienttesting.Action) (bool, watch.Interface, error) {
 		if silent.Load() {
 			return true, watch.NewRaceFreeFake(), nil
 		}
@@ -96,7 +96,7 @@ func TestPodsCannotBeWatched(t *testing.T) {
 		var refused atomic.Bool
 		no := apierrors.NewForbidden(corev1.Resource("pods"), "", nil)
 		fakeapi.React(&remote.Fake, "list", "pods", func(action clienttesting.Action) (bool, runtime.Object, error) { return refused.Load(), nil, no })
-		fakeapi.ReactToWatches(&remote.Fake, "pods", func(clienttesting.Action) (bool, watch.Interface, error) { return refused.Load(), nil, no })
+		remote.PrependWatchReactor("pods", func(clienttesting.Action) (bool, watch.Interface, error) { return refused.Load(), nil, no })
 		r := newRig(t, "unreachable: {keepReady: 10m}\n", remote)
 		pod := named("one")
 		r.change(r.create(pod), running)

@@ -164,7 +164,7 @@ func TestAnswerToACreationIsLost(t *testing.T) {
 			}
 			return true, nil, apierrors.NewTimeoutError("the answer is lost", 1)
 		})
-		fakeapi.ReactToWatches(&remote.Fake, "pods", func(clienttesting.Action) (bool, watch.Interface, error) { return true, watch.NewFake(), nil })
+		remote.PrependWatchReactor("pods", func(clienttesting.Action) (bool, watch.Interface, error) { return true, watch.NewFake(), nil })
 		r.listWatch.relist()
 		time.Sleep(time.Minute)
 		pod := named("one")

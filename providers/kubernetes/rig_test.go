@@ -127,7 +127,7 @@ func newRemote() *fake.Clientset { return newRemoteAs("remote-uid") }
 // newRemoteAs is newRemote for one of several clusters.
 func newRemoteAs(uid types.UID) *fake.Clientset {
 	remote := fake.NewClientset(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: metav1.NamespaceSystem, UID: uid}})
-	fakeapi.ReactToWatches(&remote.Fake, "*", func(action clienttesting.Action) (bool, watch.Interface, error) {
+	remote.PrependWatchReactor("*", func(action clienttesting.Action) (bool, watch.Interface, error) {
 		var options metav1.ListOptions
 		asked, ok := action.(clienttesting.WatchActionImpl)
 		if ok {

@@ -34,7 +34,7 @@ type relists struct {
 
 func newRelists(remote *fake.Clientset) *relists {
 	l := &relists{remote: remote}
-	fakeapi.ReactToWatches(&remote.Fake, "pods", func(action clienttesting.Action) (bool, watch.Interface, error) {
+	remote.PrependWatchReactor("pods", func(action clienttesting.Action) (bool, watch.Interface, error) {
 		all, err := remote.Tracker().Watch(action.GetResource(), action.GetNamespace())
 		if err != nil {
 			return true, nil, err
