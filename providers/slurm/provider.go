@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"maps"
 	"math"
@@ -47,7 +46,6 @@ type backend struct {
 	ended map[string]time.Time // when a job was first seen to have ended without a word of its script
 
 	removeAt time.Time // not before this are directories removed
-	rooted   bool      // the directory of all pods was seen, or made
 }
 
 // removeAgain is how long directories stay that could not be removed: lists are frequent.
@@ -60,8 +58,6 @@ var (
 	_ podgroup.Execer      = (*backend)(nil)
 	_ podgroup.Meter       = (*backend)(nil)
 	_ podgroup.Reporter    = (*backend)(nil)
-
-	_ podgroup.EmptyConfirmer = (*backend)(nil)
 )
 
 // newBackend takes a configuration that is complete.
@@ -127,12 +123,6 @@ func (b *backend) Create(ctx context.Context, r *podgroup.Request) (podgroup.Uni
 	if err != nil {
 		return podgroup.Unit{}, errdefs.AsPermanent(err)
 	}
-	if !b.isRooted(false) {
-		if _, err := b.run(ctx, podgroup.ActionCreate, nil, "setup", b.config.Root); err != nil {
-			return podgroup.Unit{}, err
-		}
-		b.isRooted(true)
-	}
 	directory := b.directory(nameOf(r))
 	out, err := b.run(ctx, podgroup.ActionCreate, strings.NewReader(files), "create", append([]string{directory}, flags...)...)
 	if errdefs.IsPermanent(err) {
@@ -152,7 +142,7 @@ func (b *backend) Delete(ctx context.Context, u *podgroup.Unit, grace time.Durat
 }
 
 // List implements podgroup.Lister.
-func (b *backend) List(ctx context.Context, tags map[string]string, _ string) (podgroup.Page, error) {
+func (b *backend) List(ctx context.Context, _ map[string]string, _ string) (podgroup.Page, error) {
 	out, err := b.run(ctx, podgroup.ActionList, nil, "list", b.config.Root)
 	if err != nil {
 		return podgroup.Page{}, err
@@ -161,15 +151,6 @@ func (b *backend) List(ctx context.Context, tags map[string]string, _ string) (p
 	if err != nil {
 		return podgroup.Page{}, errdefs.AsUnavailable(err)
 	}
-	if err := l.checkRoot(tags); err != nil {
-		return podgroup.Page{}, errdefs.AsUnavailable(err)
-	}
-	if wasRooted := b.isRooted(l.root); !l.root {
-		if wasRooted {
-			return podgroup.Page{}, errdefs.AsUnavailable(errors.New(b.config.Root + " is not there, or has no file .pods any more: is its file system mounted?"))
-		}
-		return podgroup.Page{}, nil // ConfirmEmpty decides
-	}
 	b.askAccounting(ctx, l)
 	units, left := l.units(b.settle())
 	for i := range left {
@@ -177,25 +158,6 @@ func (b *backend) List(ctx context.Context, tags map[string]string, _ string) (p
 	}
 	b.remove(ctx, left)
 	return podgroup.Page{Units: units}, nil
-}
-
-// isRooted reports whether the directory of all pods was seen, or made, which is so from now on if it
-// is there. From then on it is missed, and not made.
-func (b *backend) isRooted(isThere bool) bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.rooted = b.rooted || isThere
-	return b.rooted
-}
-
-// ConfirmEmpty implements podgroup.EmptyConfirmer: a pod that was created had a directory, and so
-// had all pods.
-func (b *backend) ConfirmEmpty(_ context.Context, unitID string, pod *corev1.Pod) error {
-	if b.isRooted(false) {
-		return nil
-	}
-	return fmt.Errorf("pod %s/%s was created as job %s, and the directory of pods, %s, is not there, or has no file .pods: is its file system mounted? "+
-		"If it is lost, delete the pods with --force", pod.Namespace, pod.Name, unitID, b.config.Root)
 }
 
 // remove removes directories. If that fails, a later list shows them again.

@@ -51,7 +51,6 @@ type state struct {
 type listing struct {
 	now    time.Time
 	jobs   []job
-	root   bool              // the directory of all pods is there
 	states map[string]*state // by the name of the directory
 }
 
@@ -72,8 +71,6 @@ func parseListing(text string) (*listing, error) {
 				id: fields[0], state: fields[1], reason: fields[2], submitted: parseTime(fields[3]), start: parseTime(fields[4]), ended: parseTime(fields[5]),
 				name: fields[7], comment: fields[8],
 			})
-		case line == "root":
-			l.root = true
 		case strings.HasPrefix(line, "./"):
 			name, event, ok := strings.Cut(line[2:], "/state:")
 			if !ok {
@@ -88,25 +85,18 @@ func parseListing(text string) (*listing, error) {
 	if l.now.IsZero() {
 		return nil, errors.New("the list of jobs is incomplete")
 	}
-	return l, nil
+	return l, l.checkRoot()
 }
 
-// checkRoot returns an error if jobs of pods, which have these tags, go on without the directory of
-// all pods: its file system is not mounted.
-func (l *listing) checkRoot(tags map[string]string) error {
+// checkRoot returns an error if jobs run and there is no directory at all: the file system
+// is not mounted.
+func (l *listing) checkRoot() error {
+	if len(l.states) > 0 {
+		return nil
+	}
 	for i := range l.jobs {
-		j := &l.jobs[i]
-		found := tagsOf(j.comment)
-		if l.root || j.isOver() || found[podgroup.TagUID] == "" {
-			continue
-		}
-		for name, value := range tags {
-			if found[name] != value {
-				found = nil
-			}
-		}
-		if found != nil {
-			return fmt.Errorf("job %s is a pod's, and no pod has a directory: is the file system with the field root mounted?", j.id)
+		if j := &l.jobs[i]; j.runs() && tagsOf(j.comment)[podgroup.TagUID] != "" {
+			return fmt.Errorf("job %s runs a pod, and no pod has a directory: is the file system with the field root mounted?", j.id)
 		}
 	}
 	return nil

@@ -10,9 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
 	"github.com/virtual-kubelet/virtual-kubelet/podgroup"
-	"github.com/virtual-kubelet/virtual-kubelet/podgroup/grouptest"
 	"github.com/virtual-kubelet/virtual-kubelet/providers/slurm/internal/login"
 )
 
@@ -152,75 +150,12 @@ func TestTwoJobs(t *testing.T) {
 	}
 }
 
+// A file system that is not mounted is no reason to show pods as gone.
 func TestListsThatCannotBeTrue(t *testing.T) {
-	for _, text := range []string{"", "now 2000\nrow 7|RUNNING\n"} {
+	for _, text := range []string{"", "now 2000\nrow 7|RUNNING\n", "now 2000\nrow " + rowIn("RUNNING") + "\n"} {
 		if l, err := parseListing(text); err == nil {
 			t.Errorf("of %q the jobs are %v", text, l.jobs)
 		}
-	}
-}
-
-// answering is a Runner with one answer to lists, which writes down all verbs.
-type answering struct {
-	list  string
-	verbs []string
-}
-
-func (a *answering) Run(_ context.Context, c login.Command) error {
-	a.verbs = append(a.verbs, c.Verb)
-	if c.Verb == "list" {
-		_, err := io.WriteString(c.Stdout, "now 2000\n"+a.list)
-		return err
-	}
-	return nil
-}
-
-// A file system that is not mounted is no reason to show pods as gone, and one that was never set up
-// has none.
-func TestDirectoryThatIsNotThere(t *testing.T) {
-	tags := map[string]string{"ClusterName": "test"}
-	row := func(state, cluster string) string {
-		return fmt.Sprintf("row 7|%s|None|1000|1001|1100|n1|one|{\"UID\":\"u\",\"ClusterName\":%q}\n", state, cluster)
-	}
-	for name, c := range map[string]struct {
-		list   string
-		fails  bool
-		units  int
-		denies bool
-	}{
-		"and no jobs":                       {"", false, 0, true},
-		"and a job runs":                    {row("RUNNING", "test"), true, 0, true},
-		"and a job is in the queue":         {row("PENDING", "test"), true, 0, true},
-		"and a job has ended":               {row("COMPLETED", "test"), false, 0, true},
-		"and a job of another cluster runs": {row("RUNNING", "another"), false, 0, true},
-		"but was set up":                    {"root\n", false, 0, false},
-		"but the job's was":                 {"root\n" + row("RUNNING", "test"), false, 1, false},
-	} {
-		runner := &answering{list: c.list}
-		b := newBackend(Config{Root: "pods"}, runner)
-		page, err := b.List(t.Context(), tags, "")
-		if (err != nil) != c.fails || len(page.Units) != c.units {
-			t.Errorf("a directory that is not there, %s: the units are %v, error %v", name, page.Units, err)
-		}
-		if err := b.ConfirmEmpty(t.Context(), "7", grouptest.NewPod("one")); (err != nil) != c.denies {
-			t.Errorf("a directory that is not there, %s: that there are no units is confirmed with %v", name, err)
-		}
-	}
-	// What was there once is missing from then on, and not made again.
-	runner := &answering{}
-	b := newBackend(completed(t, Config{}).config, runner)
-	for range 2 {
-		pod := grouptest.NewPod("one")
-		pod.Spec.Containers[0].Command = []string{"true"}
-		if _, err := b.Create(t.Context(), request(pod)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if want := []string{"setup", "create", "create"}; !slices.Equal(runner.verbs, want) {
-		t.Errorf("the calls are %v", runner.verbs)
-	}
-	if _, err := b.List(t.Context(), nil, ""); !errdefs.IsUnavailable(err) {
-		t.Errorf("a directory that is gone has no pods, error %v", err)
 	}
 }
 
@@ -242,7 +177,7 @@ type stubborn struct{ removed int }
 func (s *stubborn) Run(_ context.Context, c login.Command) error {
 	switch c.Verb {
 	case "list":
-		_, err := io.WriteString(c.Stdout, "now 2000\nroot\n./one/state:tags {\"UID\":\"u\"}\n./one/state:created 1000\n")
+		_, err := io.WriteString(c.Stdout, "now 2000\n./one/state:tags {\"UID\":\"u\"}\n./one/state:created 1000\n")
 		return err
 	case "remove":
 		s.removed++

@@ -37,22 +37,13 @@ remove() {
 	empty "$1" && rm -rf -- "$1"
 }
 
-# marker is in the directory of all pods from the first one on: without it the directory was never
-# set up, or its file system is not mounted.
-marker=.pods
-
 verb=$1
 shift
 case $verb in
 
-setup) # ROOT: make the directory of all pods
-	mkdir -p "$1" && touch "$1/$marker"
-	;;
-
 create) # DIR FLAG... <files.tar: print the ID of the job of a pod, which is submitted once
 	dir=$1
 	shift
-	[ -e "${dir%/*}/$marker" ] || { echo "${dir%/*} has no file $marker: is its file system mounted?" >&2 && exit 1; }
 	job=$(sed -n 's/^job //p' "$dir/state" 2>/dev/null | tail -n 1)
 	if [ -z "$job" ]; then
 		job=$(jobs "$dir" all) || exit # and not of a pipe, whose last command does not fail
@@ -77,15 +68,9 @@ create) # DIR FLAG... <files.tar: print the ID of the job of a pod, which is sub
 list) # ROOT: print all jobs, and then the states of all pods: a job has written its state before it ends
 	date +"now %s"
 	squeue --noheader --all --user="$me" --states=all --format='row %A|%T|%r|%V|%S|%e|%N|%j|%k' || exit
-	[ -d "$1" ] || exit 0 # and no root is printed
-	cd "$1" || exit
-	# A pod that goes meanwhile has find fail; grep has 1 for states that are empty.
-	for _ in 1 2 3; do
-		states=$(find . -mindepth 2 -maxdepth 2 -name state -exec sh -c 'grep -H "" "$@" || [ $? = 1 ]' sh {} +) && break
-	done || exit
-	[ -z "$states" ] || [ -e $marker ] || touch $marker # pods of a version without it
-	[ -z "$states" ] && [ ! -e $marker ] || echo root
-	[ -z "$states" ] || printf '%s\n' "$states"
+	[ -d "$1" ] || exit 0
+	cd "$1" && find . -mindepth 2 -maxdepth 2 -name state -exec grep -H '' {} +
+	exit 0
 	;;
 
 ended) # JOB,...: print how jobs have ended that only the accounting knows

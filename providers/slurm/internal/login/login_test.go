@@ -28,7 +28,6 @@ func newPlace(t *testing.T, jobs string, code int) *place {
 	p := &place{T: t, home: home, dir: filepath.Join(home, "pods", "one")}
 	bin := filepath.Join(home, "bin")
 	p.shell.Environment = map[string]string{"HOME": home, "PATH": bin + ":/usr/bin:/bin"}
-	p.write(filepath.Join(home, "pods", ".pods"), "")
 	p.write(filepath.Join(bin, "squeue"), "#!/bin/sh\nprintf '%s' '"+jobs+"'\nexit "+strconv.Itoa(code)+"\n")
 	for _, name := range []string{"scancel", "sbatch", "podman"} {
 		p.write(filepath.Join(bin, name), "#!/bin/sh\necho "+name+" \"$*\" >>"+filepath.Join(home, "calls")+"\necho 8\n")
@@ -39,13 +38,6 @@ func newPlace(t *testing.T, jobs string, code int) *place {
 func (p *place) write(name, text string) {
 	p.Helper()
 	if err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o700), os.WriteFile(name, []byte(text), 0o700)); err != nil { // #nosec G306 -- a program
-		p.Fatal(err)
-	}
-}
-
-func (p *place) must(err error) {
-	p.Helper()
-	if err != nil {
 		p.Fatal(err)
 	}
 }
@@ -235,75 +227,6 @@ func TestCreationWithoutAnAnswer(t *testing.T) {
 				t.Errorf("the state is %q", got)
 			}
 		})
-	}
-}
-
-// A list shows all pods, or fails. Of a directory that is not there, or was not set up, it says so.
-func TestLists(t *testing.T) {
-	const state, none, shown = "job 7\n", "root\n", "root\n./one/state:job 7\n"
-	write := func(p *place) { p.write(filepath.Join(p.dir, "state"), state) }
-	for name, c := range map[string]struct {
-		prepare func(p *place, root string)
-		want    string
-		fails   bool
-	}{
-		"no pods":               {func(*place, string) {}, none, false},
-		"a pod":                 {func(p *place, _ string) { write(p) }, shown, false},
-		"a pod without a state": {func(p *place, root string) { write(p); p.write(filepath.Join(root, "two", "run"), "") }, shown, false},
-		"a pod that has begun":  {func(p *place, root string) { p.write(filepath.Join(root, "two", "state"), "") }, none, false},
-		"never set up":          {func(p *place, root string) { p.must(os.Remove(filepath.Join(root, ".pods"))) }, "", false},
-		"not there":             {func(p *place, root string) { p.must(os.RemoveAll(root)) }, "", false},
-		"of an earlier version": {func(p *place, root string) { write(p); p.must(os.Remove(filepath.Join(root, ".pods"))) }, shown, false},
-		"unreadable":            {func(p *place, root string) { write(p); p.must(os.Chmod(root, 0o300)) }, "", true},
-		"not to be entered":     {func(p *place, root string) { write(p); p.must(os.Chmod(root, 0o600)) }, "", true},
-		"a pod that is unreadable": {func(p *place, root string) {
-			write(p)
-			p.write(filepath.Join(root, "two", "state"), "")
-			p.must(os.Chmod(p.dir, 0))
-		}, "", true},
-		"a state that is unreadable": {func(p *place, _ string) { write(p); p.must(os.Chmod(filepath.Join(p.dir, "state"), 0)) }, "", true},
-		"a pod that goes meanwhile": {func(p *place, root string) {
-			write(p)
-			p.write(filepath.Join(p.home, "bin", "find"), "#!/bin/sh\n/usr/bin/find \"$@\"\n[ -e ../found ] || { : >../found; exit 1; }\n")
-		}, shown, false},
-		"a find that fails":   {func(p *place, root string) { p.write(filepath.Join(p.home, "bin", "find"), "#!/bin/sh\nexit 1\n") }, "", true},
-		"no answer of squeue": {func(p *place, root string) { p.write(filepath.Join(p.home, "bin", "squeue"), "#!/bin/sh\nexit 1\n") }, "", true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			p := newPlace(t, "", 0)
-			root := filepath.Dir(p.dir)
-			c.prepare(p, root)
-			t.Cleanup(func() { // for the removal of the test's directory
-				_ = os.Chmod(root, 0o700) // it may be gone
-				_ = os.Chmod(p.dir, 0o700)
-			})
-			p.withoutPrivileges()
-			var out strings.Builder
-			err := p.shell.Run(t.Context(), Command{Verb: "list", Args: []string{root}, Stdout: &out})
-			if _, rest, _ := strings.Cut(out.String(), "\n"); (err != nil) != c.fails || !c.fails && rest != c.want {
-				t.Errorf("the list is %q, error %v", out.String(), err)
-			}
-			if isLeft(filepath.Join(root, ".pods")) != (c.want != "") && !c.fails {
-				t.Error("what is shown and what is set up differ")
-			}
-		})
-	}
-}
-
-// A creation does not make the directory of the pods where its file system is not mounted.
-func TestCreationWithoutADirectory(t *testing.T) {
-	p := newPlace(t, "", 0)
-	p.stdin = staged(t)
-	root := filepath.Dir(p.dir)
-	p.must(os.RemoveAll(root))
-	if err := p.run("create", p.dir, "--mem=1"); err == nil || p.calls() != "" || isLeft(root) {
-		t.Errorf("the creation returns %v", err)
-	}
-	if err := p.run("setup", root); err != nil {
-		t.Fatal(err)
-	}
-	if err := p.run("create", p.dir, "--mem=1"); err != nil || p.calls() == "" {
-		t.Errorf("the creation returns %v", err)
 	}
 }
 

@@ -79,7 +79,7 @@ func (f Fake) run(ctx context.Context, c login.Command) (out string, err error) 
 		})
 	case "delete":
 		return serve(ActionCancel, func() error { return f.World.Delete(unitID(c.Args[1])) })
-	case "remove", "setup":
+	case "remove":
 		return "", nil // the World removes what was deleted
 	case "update":
 		return serve(ActionUpdate, func() error { return f.update(c) })
@@ -254,7 +254,7 @@ func (f Fake) list() string {
 		}
 		seen[d.directory] = true
 	}
-	return fmt.Sprintf("now %d\nroot\n%s%s", f.World.Now().Unix(), rows.String(), states.String())
+	return fmt.Sprintf("now %d\n%s%s", f.World.Now().Unix(), rows.String(), states.String())
 }
 
 func stamp(t time.Time) string {
