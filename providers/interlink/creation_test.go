@@ -280,3 +280,39 @@ func TestStatusesOfOtherPods(t *testing.T) {
 		asking.Wait()
 	})
 }
+
+// A gateway may let only the requests through that a node needs.
+func TestCreationWithoutUpdateCache(t *testing.T) {
+	for _, status := range []int{http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusNotImplemented} {
+		synctest.Test(t, func(t *testing.T) {
+			world, cluster := grouptest.New(time.Second), grouptest.NewCluster("home")
+			through := serve(t, &interlinktest.Server{}, &interlinktest.Plugin{World: world})
+			p, _, err := newProvider(cluster.Config(), Config{InterlinkURL: "http://interlink"}, &gateway{through, status})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer grouptest.Close(t, p)
+			pod := newPod("of-before-the-start")
+			pod.CreationTimestamp.Time = time.Now().Add(-time.Minute)
+			cluster.SetPod(pod)
+			createAtLast(t, p, cluster, pod.Name)
+			if jobs := world.Units(nil); len(jobs) != 1 {
+				t.Errorf("with status %d there are %d jobs", status, len(jobs))
+			}
+		})
+	}
+}
+
+// gateway answers /updateCache with a status.
+type gateway struct {
+	http.RoundTripper
+	status int
+}
+
+// RoundTrip implements http.RoundTripper.
+func (g *gateway) RoundTrip(r *http.Request) (*http.Response, error) {
+	if r.URL.Path != "/updateCache" {
+		return g.RoundTripper.RoundTrip(r)
+	}
+	return &http.Response{StatusCode: g.status, Body: http.NoBody, Request: r, Header: http.Header{}}, nil
+}

@@ -134,7 +134,8 @@ func (b *backend) ask(ctx context.Context, pods []*corev1.Pod) (all []podgroup.U
 // once the plugin has deleted the job, and leaves out the pod.
 func (b *backend) forget(ctx context.Context, uid types.UID) error {
 	err := b.Do(ctx, call(podgroup.ActionList, http.MethodPost, "/updateCache", []byte(uid)), nil)
-	if rest.StatusOf(err) == http.StatusNotFound { // an older server does not have it
+	switch rest.StatusOf(err) {
+	case http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusNotImplemented: // an older server, or what is before it, does not have it
 		return nil
 	}
 	return err
