@@ -4,6 +4,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 )
 
@@ -116,7 +117,20 @@ type doubt struct {
 // isWanted reports whether a pod is still to run.
 func (u *units) isWanted(pod *corev1.Pod) bool {
 	now, err := u.pods.Pods(pod.Namespace).Get(pod.Name)
-	return err == nil && now.UID == pod.UID && now.DeletionTimestamp == nil && now.Status.Phase != corev1.PodSucceeded && now.Status.Phase != corev1.PodFailed
+	return err == nil && now.UID == pod.UID && now.DeletionTimestamp == nil && !isOver(now)
+}
+
+// doubtEarlier notes that an earlier process may have failed to create the pods that the first list of
+// this one, which began then, does not show. u.mu is held.
+func (u *units) doubtEarlier(began time.Time) {
+	pods, _ := u.pods.List(labels.Everything()) // from a cache, without errors
+	for _, pod := range pods {
+		_, shown := u.cached[pod.UID]
+		_, created := u.created[pod.UID]
+		if _, unsure := u.unsure[pod.UID]; !shown && !created && !unsure && !isOver(pod) {
+			u.unsure[pod.UID] = doubt{pod, began.Add(-time.Nanosecond)}
+		}
+	}
 }
 
 // addUnsure notes that a creation failed, and may have happened all the same.

@@ -23,9 +23,7 @@ func (u *units) get(ctx context.Context, getter Getter) (all []Unit, err error) 
 	if err != nil {
 		return nil, err
 	}
-	pods = slices.DeleteFunc(pods, func(pod *corev1.Pod) bool {
-		return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
-	})
+	pods = slices.DeleteFunc(pods, isOver)
 	known := map[types.UID]bool{}
 	for _, pod := range pods {
 		known[pod.UID] = true

@@ -106,10 +106,15 @@ func (m statusMaker) waitsIn(u *Unit, message string) string {
 
 const unitPrefix = "(unit "
 
+// isOver reports whether a pod has ended, by its status.
+func isOver(pod *corev1.Pod) bool {
+	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+}
+
 // createdIn returns the ID of the unit in which a pod that has not ended was created, by its
 // status.
 func (m statusMaker) createdIn(pod *corev1.Pod) (id string) {
-	if pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
+	if isOver(pod) {
 		return ""
 	}
 	for _, s := range pod.Status.ContainerStatuses {
@@ -125,7 +130,7 @@ func (m statusMaker) createdIn(pod *corev1.Pod) (id string) {
 
 // ranIn returns the ID of the unit of a pod that has not ended and has run, by its status.
 func (m statusMaker) ranIn(pod *corev1.Pod) (id string) {
-	if pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
+	if isOver(pod) {
 		return ""
 	}
 	for _, s := range pod.Status.ContainerStatuses {

@@ -261,6 +261,9 @@ func (u *units) store(ctx context.Context, l *listing) {
 		_, ok := u.cached[uid]
 		return ok || l.unwanted[uid] && began.After(d.at)
 	})
+	if before == nil {
+		u.doubtEarlier(began)
+	}
 	u.began, u.ended = began, time.Now()
 	var stopped []Unit
 	for uid, found := range before {

@@ -107,6 +107,9 @@ func TestDeletionOfAPodWhoseAnswerIsLost(t *testing.T) {
 			if test.restart {
 				w.stop()
 				w.start()
+				if _, err := w.status(pod); !errdefs.IsNotFound(err) { // it is to be created again
+					t.Errorf("it is shown: %v", err)
+				}
 			}
 			w.deletes(pod, longGrace)
 			if grace := w.endsWithin(m); grace < longGrace-100 {
