@@ -131,6 +131,17 @@ func (l *ledger) hold(ctx context.Context, name string) error {
 	next.Spec.LeaseDurationSeconds = ptr.To(int32(l.LeaseDuration / time.Second))
 	metav1.SetMetaDataLabel(&next.ObjectMeta, Label, l.Name)
 	metav1.SetMetaDataAnnotation(&next.ObjectMeta, AnnotationCount, strconv.Itoa(l.Shards))
+	err := l.write(ctx, next)
+	if err == nil || s.holder() != l.Identity {
+		return err
+	}
+	// One that was renewed without its label is found by the failure. With the next look at all
+	// leases it could be too late for its holder.
+	found := l.get(name)
+	if found.holder() != l.Identity || !found.deleted || found.lease.ResourceVersion == "" || found.lease.ResourceVersion == next.ResourceVersion {
+		return err
+	}
+	next.ResourceVersion, next.UID = found.lease.ResourceVersion, found.lease.UID
 	return l.write(ctx, next)
 }
 
