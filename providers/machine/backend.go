@@ -293,8 +293,8 @@ func (b *backend) Close() error {
 	b.metrics.set(b, false)
 	err := b.listener.Close()
 	b.work.Wait()
-	if errors.Is(err, net.ErrClosed) {
-		return nil
+	if errors.Is(err, net.ErrClosed) { // what serves it may have been first
+		err = nil
 	}
 	return errors.Join(err, b.closeDriver())
 }

@@ -45,3 +45,30 @@ func TestDriverOfAnotherModuleIsNotThere(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// closable is a driver with something to close.
+type closable struct {
+	Driver
+	closed int
+}
+
+func (c *closable) Close() error {
+	c.closed++
+	return nil
+}
+
+// A driver is closed, also where what serves machines has closed its listener first.
+func TestDriverIsClosed(t *testing.T) {
+	w := newWorld(t)
+	driver := &closable{Driver: w.lab}
+	b, err := newBackend(w.cluster.Config(), w.cfg, driver)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := b.listener.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Close(); err != nil || driver.closed != 1 {
+		t.Errorf("the driver was closed %d times, want once: %v", driver.closed, err)
+	}
+}
