@@ -80,6 +80,9 @@ func parseFlags(text string) (flags []string, err error) {
 			}
 			value, words, hasValue = words[0], words[1:], true
 		}
+		if strings.Contains(value, "/") && (name == "--nodelist" || name == "--exclude") {
+			return nil, fmt.Errorf("pods may not have %s with a slash: sbatch would read a file", name)
+		}
 		if hasValue {
 			name += "=" + value
 		}

@@ -103,6 +103,10 @@ func TestChecks(t *testing.T) {
 		{"host path", Config{Runtime: RuntimePodman, HostPaths: []string{"/scratch"}}, hostPath("/scratch/me"), ""},
 		{"host path beside", Config{Runtime: RuntimePodman, HostPaths: []string{"/scratch"}}, hostPath("/scratch2"), "hostPath /scratch2"},
 		{"host path above", Config{Runtime: RuntimePodman, HostPaths: []string{"/scratch"}}, hostPath("/scratch/../etc"), "hostPath /scratch/../etc"},
+		{"node list in a file", Config{}, flagsOf("--nodelist=/home/me/.netrc"), "--nodelist"},
+		{"node list in a file, by its letter", Config{}, flagsOf("-w ./.netrc"), "--nodelist"},
+		{"nodes without those in a file", Config{}, flagsOf("-x /dev/stdin"), "--exclude"},
+		{"node list", Config{}, flagsOf("--nodelist=node[1-3] -x node2"), ""},
 		{"colon", Config{Runtime: RuntimePodman}, mount("/a:/etc"), "a path with one of the characters"},
 		{"nested", Config{}, func(p *corev1.Pod) { mount("/a")(p); mount("/a/b")(p) }, "in another volume"},
 	} {
@@ -114,6 +118,13 @@ func TestChecks(t *testing.T) {
 				t.Errorf("missing is %q, and not %q", missing, c.missing)
 			}
 		})
+	}
+}
+
+func flagsOf(text string) func(*corev1.Pod) {
+	return func(p *corev1.Pod) {
+		p.Annotations = map[string]string{annotationFlags: text}
+		p.Spec.Containers[0].Command = []string{"true"}
 	}
 }
 
