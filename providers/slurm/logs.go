@@ -82,26 +82,35 @@ type logCutter struct {
 	timestamps bool
 	last       *lastlines.Writer
 
-	rest string
+	rest    string // of a line that has begun, until its time is known
+	within  bool   // a line whose time is known goes on
+	dropped bool   // that line is
 }
 
-// Write implements io.Writer.
+// maxStamp is how long the time before a line is at most.
+const maxStamp = 64
+
+// Write implements io.Writer. It keeps no line: a container may write one that does not end.
 func (l *logCutter) Write(p []byte) (int, error) {
 	text := l.rest + string(p)
-	end := strings.LastIndexByte(text, '\n') + 1
-	l.rest = text[end:]
+	l.rest = ""
 	var out strings.Builder
-	for line := range strings.Lines(text[:end]) {
-		stamp, content, _ := strings.Cut(line, " ")
-		if at, err := time.Parse(time.RFC3339, stamp); err == nil {
-			if at.Before(l.since) {
-				continue
+	for line := range strings.Lines(text) {
+		if !l.within {
+			stamp, content, found := strings.Cut(line, " ")
+			if !found && !strings.HasSuffix(line, "\n") && len(line) < maxStamp {
+				l.rest = line
+				break
 			}
-			if !l.timestamps {
+			at, err := time.Parse(time.RFC3339, stamp)
+			if l.dropped = err == nil && at.Before(l.since); err == nil && !l.timestamps {
 				line = content
 			}
 		}
-		out.WriteString(line)
+		if !l.dropped {
+			out.WriteString(line)
+		}
+		l.within = !strings.HasSuffix(line, "\n")
 	}
 	to := l.out
 	if l.last != nil {

@@ -1,6 +1,7 @@
 package slurm
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -36,6 +37,26 @@ func TestLogCutter(t *testing.T) {
 		}
 		if err := cut.flush(); err != nil || out.String() != c.want {
 			t.Errorf("%s: %q, want %q: %v", name, out.String(), c.want, err)
+		}
+	}
+}
+
+// A line that has no end is not kept.
+func TestLineWithoutEnd(t *testing.T) {
+	part := strings.Repeat("x", 1000)
+	for since, want := range map[int]int{1: 10_000, 2: 0} {
+		var out strings.Builder
+		cut := logCutter{out: &out, since: time.Date(2026, 1, since, 0, 0, 0, 0, time.UTC)}
+		for _, text := range append([]string{"2026-01-01T00:00", ":01Z "}, slices.Repeat([]string{part}, 10)...) {
+			if _, err := cut.Write([]byte(text)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if out.Len() != want || len(cut.rest) > 0 {
+			t.Errorf("of 10000 bytes %d are passed on, and %d kept", out.Len(), len(cut.rest))
+		}
+		if _, err := cut.Write([]byte("\n2026-01-03T00:00:00Z next\n")); err != nil || !strings.HasSuffix("\n"+out.String(), "\nnext\n") {
+			t.Errorf("the line behind it is not in %q, error %v", out.String()[max(0, out.Len()-20):], err)
 		}
 	}
 }
