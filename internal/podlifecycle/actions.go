@@ -1,6 +1,7 @@
 package podlifecycle
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -142,6 +143,12 @@ func (pc *Controller) create(ctx context.Context, r *podRecord, pod *corev1.Pod)
 		r.warned = nil
 		if pc.notifier != nil {
 			r.observed = held
+			// Until the provider notifies, the status does not go on saying why there was no pod before:
+			// another process would take it for not created.
+			if last := cmp.Or(r.desiredStatus, &pod.Status); last.Phase == corev1.PodPending && notCreated(last) {
+				r.desire(nowCreated(last))
+				pc.statuses.Add(r.key())
+			}
 		} // else ask right away, rather than at the next round
 	}
 	r.mu.Unlock()

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -345,6 +346,46 @@ func TestFailedCreateInTheStatus(t *testing.T) {
 		want(t, "status", []string{string(status.Phase), status.Reason, status.Message}, []string{"Running", "", ""})
 		wantList(t, "writes", r.api.Written(), "patch pods/status web")
 	})
+}
+
+// silent is a provider that creates pods, once it does, without notifying.
+type silent struct {
+	nodetest.Notifying
+	works *atomic.Bool
+}
+
+func (s silent) CreatePod(_ context.Context, pod *corev1.Pod) error {
+	if !s.works.Load() {
+		return errors.New("no quota")
+	}
+	s.Backend.Hold(pod, "")
+	return nil
+}
+
+// Once the pod is created, its status does not say any more why it was not, also before the provider
+// notifies: people would believe it, and another process would create the pod again.
+func TestPodThatIsCreatedAfterAll(t *testing.T) {
+	for name, missing := range map[string]bool{"the provider failed": false, "an object was missing": true} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, r *rig) {
+				var works atomic.Bool
+				works.Store(missing)
+				r.handler = silent{r.provider.Notifying(), &works}
+				r.start()
+				r.api.AddPod(aPod("web", needs(!missing)))
+				pass(time.Second)
+				status := r.api.Pod("web").Status
+				want(t, "is not created", notCreated(&status), true)
+				works.Store(true)
+				mustCreate(t, r, &corev1.ConfigMap{ObjectMeta: object("colors"), Data: map[string]string{"main": "red"}})
+				mustCreate(t, r, &corev1.Secret{ObjectMeta: object("tokens"), Data: map[string][]byte{"main": []byte("x")}})
+				pass(10 * time.Second)
+				status = r.api.Pod("web").Status
+				want(t, "status", []string{string(status.Phase), status.Reason, status.Message}, []string{"Pending", "", ""})
+				want(t, "containers", len(status.ContainerStatuses), 0)
+			})
+		})
+	}
 }
 
 // A permanent error is the end of a pod, with any restartPolicy; it is not tried

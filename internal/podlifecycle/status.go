@@ -25,6 +25,7 @@ import (
 //     for those of a resize, which only a node has and which go with it (KEP-1287);
 //   - a pod that the provider calls ready is so once its readiness gates are
 //     open, which are conditions that others own (KEP-580);
+//   - a pod that has ended is not ready, nor are its containers;
 //   - what only the control plane sets (QoS class, nominated node, resource
 //     claims) stays;
 //   - addresses appear in the singular and the plural field alike.
@@ -43,7 +44,11 @@ func mergeStatus(pod *corev1.Pod, reported *corev1.PodStatus, observedGeneration
 		next.StartTime = &metav1.Time{Time: now}
 	}
 	next.ObservedGeneration = max(current.ObservedGeneration, observedGeneration)
-	next.Conditions = mergeConditions(current.Conditions, applyGates(pod, reported.Conditions), observedGeneration, now)
+	conditions := applyGates(pod, reported.Conditions)
+	if isTerminal(next.Phase) {
+		conditions = unready(current.Conditions, conditions, next.Phase)
+	}
+	next.Conditions = mergeConditions(current.Conditions, conditions, observedGeneration, now)
 	mergeAddresses(&next, current, hostIPs)
 
 	next.QOSClass = current.QOSClass
@@ -81,6 +86,34 @@ func applyGates(pod *corev1.Pod, reported []corev1.PodCondition) []corev1.PodCon
 		ready.LastTransitionTime = metav1.Time{} // not the provider's
 	}
 	return reported
+}
+
+// unready returns the reported conditions of a pod that has ended, of which those that make a pod ready
+// are False, also where only the current ones have them.
+func unready(current, reported []corev1.PodCondition, phase corev1.PodPhase) []corev1.PodCondition {
+	for _, kind := range []corev1.PodConditionType{corev1.ContainersReady, corev1.PodReady} {
+		of := func(c corev1.PodCondition) bool { return c.Type == kind && c.Status != corev1.ConditionFalse }
+		i := slices.IndexFunc(reported, func(c corev1.PodCondition) bool { return c.Type == kind })
+		switch {
+		case i >= 0 && !of(reported[i]), i < 0 && !slices.ContainsFunc(current, of):
+			continue
+		case i < 0:
+			reported = append(slices.Clone(reported), corev1.PodCondition{})
+			i = len(reported) - 1
+		default:
+			reported = slices.Clone(reported)
+		}
+		reported[i] = corev1.PodCondition{Type: kind, Status: corev1.ConditionFalse, Reason: reasonEnded(phase)}
+	}
+	return reported
+}
+
+// reasonEnded is the kubelet's reason of a pod that is not ready since it has ended.
+func reasonEnded(phase corev1.PodPhase) string {
+	if phase == corev1.PodSucceeded {
+		return "PodCompleted"
+	}
+	return "PodFailed"
 }
 
 // closedGates says of each gate that is not open why it is not, as a kubelet
@@ -205,6 +238,13 @@ func notCreated(status *corev1.PodStatus) bool {
 	})
 }
 
+// nowCreated returns the status of a pod that was created after all, from one that says why it was not.
+func nowCreated(status *corev1.PodStatus) *corev1.PodStatus {
+	status = status.DeepCopy()
+	status.Reason, status.Message, status.ContainerStatuses = "", "", nil
+	return status
+}
+
 // reasonConfigError is the kubelet's reason of a container that waits for what its
 // configuration names.
 const reasonConfigError = "CreateContainerConfigError"
@@ -281,10 +321,7 @@ func endAll(status *corev1.PodStatus, reason string, now time.Time) {
 		Message:    "The container could not be found when its end was noticed",
 		FinishedAt: metav1.Time{Time: now},
 	})
-	why := "PodFailed"
-	if status.Phase == corev1.PodSucceeded {
-		why = "PodCompleted"
-	}
+	why := reasonEnded(status.Phase)
 	for i := range status.Conditions {
 		if c := &status.Conditions[i]; (c.Type == corev1.PodReady || c.Type == corev1.ContainersReady) && c.Status != corev1.ConditionFalse {
 			c.Status = corev1.ConditionFalse

@@ -44,6 +44,25 @@ func TestMergePhase(t *testing.T) {
 	}
 }
 
+// A pod that has ended is not ready, whether its provider reports that it is, or nothing.
+func TestEndedPodIsNotReady(t *testing.T) {
+	ready := []corev1.PodCondition{{Type: corev1.ContainersReady, Status: corev1.ConditionTrue, LastTransitionTime: at(-60)}, {Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: at(-60)}}
+	for phase, reason := range map[corev1.PodPhase]string{corev1.PodSucceeded: "PodCompleted", corev1.PodFailed: "PodFailed"} {
+		for name, reported := range map[string][]corev1.PodCondition{"nothing": nil, "that it is": ready} {
+			current := corev1.PodStatus{Phase: corev1.PodRunning, Conditions: ready}
+			status := merged(current, corev1.PodStatus{Phase: phase, Conditions: reported}, 0)
+			for _, c := range status.Conditions {
+				want(t, "with "+name+" "+string(c.Type), []string{string(c.Status), c.Reason}, []string{"False", reason})
+				want(t, "with "+name+" since", c.LastTransitionTime, metav1.Time{Time: epoch})
+			}
+			want(t, "conditions", len(status.Conditions), 2)
+			want(t, "the same report again", merged(status, corev1.PodStatus{Phase: phase, Conditions: reported}, 0), status)
+		}
+		status := merged(corev1.PodStatus{}, corev1.PodStatus{Phase: phase}, 0)
+		want(t, "conditions of a pod that was never ready", len(status.Conditions), 0)
+	}
+}
+
 func TestTerminalStatusStaysWhole(t *testing.T) {
 	current := corev1.PodStatus{Phase: corev1.PodFailed, Reason: "Evicted", Message: "too much", PodIP: "10.0.0.1"}
 	want(t, "status", merged(current, corev1.PodStatus{Phase: corev1.PodRunning, PodIP: "10.0.0.2"}, 3), current)
