@@ -55,13 +55,14 @@ func (u *units) change(found *Unit) bool {
 	case found.Phase != Gone:
 		u.cached[uid] = *found
 		delete(u.unsure, uid)
+		delete(u.missing, uid)
 	case ok && known.ID == found.ID, !ok && u.created[uid].ID == found.ID:
 		delete(u.cached, uid)
 		u.gone[uid] = true
+		u.missing[uid] = time.Now().Add(-missingFor)
 	default:
 		return false
 	}
-	delete(u.missing, uid)
 	if c, ok := u.created[uid]; ok && c.ID == found.ID && found.Phase != Gone {
 		c.Unit, c.seen = *found, true // a list may lack it yet
 		u.created[uid] = c
@@ -89,6 +90,7 @@ func (u *units) add(uid types.UID, created Unit) {
 	defer u.mu.Unlock()
 	u.created[uid] = createdUnit{Unit: created, at: time.Now()}
 	delete(u.unsure, uid)
+	delete(u.stopped, uid)
 	delete(u.gone, uid)
 	delete(u.missing, uid)
 }
@@ -111,7 +113,15 @@ func (u *units) isGone(uid types.UID) bool {
 // another try may show more, and some backends show no unit that they are not sure of.
 type doubt struct {
 	pod *corev1.Pod
-	at  time.Time
+	at  time.Time // the last time
+	// open is when one failed last of which it is not known whether it has happened. As units that were
+	// created are, such a one is looked for in lists that lack it for createdMaxAge.
+	open time.Time
+}
+
+// isSettled reports whether a list that began then, and lacks the unit, is to be believed.
+func (d *doubt) isSettled(began time.Time) bool {
+	return began.After(d.at) && began.Sub(d.open) > createdMaxAge
 }
 
 // isWanted reports whether a pod is still to run.
@@ -133,20 +143,52 @@ func (u *units) doubtEarlier(began time.Time) {
 	}
 }
 
-// addUnsure notes that a creation failed, and may have happened all the same.
-func (u *units) addUnsure(pod *corev1.Pod) {
+// hasStopped reports whether the unit of a pod, which no list has, was to stop.
+func (u *units) hasStopped(uid types.UID) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	u.unsure[pod.UID] = doubt{pod, time.Now()}
+	return !u.stopped[uid].IsZero()
+}
+
+// setGone notes that the unit of a pod is gone.
+func (u *units) setGone(uid types.UID) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.missing[uid] = time.Now().Add(-missingFor)
+}
+
+// addUnsure notes that a creation failed, and may have happened all the same; open is whether it was
+// not refused.
+func (u *units) addUnsure(pod *corev1.Pod, open bool) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	d := u.unsure[pod.UID]
+	d.pod, d.at = pod, time.Now()
+	if open {
+		d.open = d.at
+	}
+	u.unsure[pod.UID] = d
 	if _, gets := u.backend.(Getter); gets {
 		u.late[pod.UID] = lateUnit{pod, time.Now()}
 	}
+}
+
+// unsureFor returns for how long the unit of a pod may show up that no list has; not positive: it does not.
+func (u *units) unsureFor(uid types.UID) time.Duration {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	d, ok := u.unsure[uid]
+	if !ok {
+		return 0
+	}
+	return time.Until(d.open.Add(createdMaxAge)) + time.Millisecond
 }
 
 // stopping notes that the deletion of a pod's unit was accepted.
 func (u *units) stopping(uid types.UID) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
+	u.stopped[uid] = time.Now()
 	if c, ok := u.created[uid]; ok && !c.Over() {
 		c.Phase, c.stopped = Stopping, time.Now()
 		u.created[uid] = c

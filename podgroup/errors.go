@@ -104,6 +104,13 @@ func unavailable(err error, wait time.Duration) error {
 	return err
 }
 
+// isRefusal reports whether a service has refused a creation, for now or for good. Any other error leaves
+// open whether it has happened, or will.
+func isRefusal(err error) bool {
+	_, later := errdefs.RetryAfter(err)
+	return later || errdefs.IsPermanent(err)
+}
+
 // NotSupportedf returns the error of what a service cannot do for a pod: a permanent one, which
 // fails the pod.
 func NotSupportedf(format string, args ...any) error {

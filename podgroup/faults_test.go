@@ -329,7 +329,7 @@ func TestEventsOfUnitsThatComeBack(t *testing.T) {
 	})
 }
 
-// late is a getting whose creations fail, and take effect after a minute.
+// late is a getting whose creations fail, and take effect after two minutes.
 type late struct {
 	getting
 	begun *sync.WaitGroup
@@ -337,7 +337,7 @@ type late struct {
 
 func (l late) Create(ctx context.Context, r *podgroup.Request) (podgroup.Unit, error) {
 	l.begun.Go(func() {
-		time.Sleep(time.Minute)
+		time.Sleep(2 * time.Minute)
 		_, _ = l.getting.Create(context.WithoutCancel(ctx), r) // nobody waits for it
 	})
 	return podgroup.Unit{}, errors.New("no answer")
@@ -356,7 +356,7 @@ func TestCreationThatTakesEffectAfterItsPodIsGone(t *testing.T) {
 		a.start()
 		a.add(grouptest.NewPod("web"))
 		a.remove("web")
-		a.wait(30*time.Second, "after the deletion", "[]")
+		a.wait(90*time.Second, "after the deletion", "[]")
 		begun.Wait()
 		a.wait(2*time.Minute, "after the creation took effect", "[]")
 		if n := a.created(); n != 1 || len(a.world.Units(nil)) != 1 { // that of created

@@ -9,6 +9,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
 )
 
 // lateUnit is the pod of a creation that failed, and when.
@@ -47,7 +49,8 @@ func (u *units) get(ctx context.Context, getter Getter) (all []Unit, err error) 
 }
 
 // getOne returns the unit of a pod of a backend without a list: from the last answers, or
-// by asking for it alone, also if the pod has ended.
+// by asking for it alone, also if the pod has ended. One that may exist is there once the pod is deleted,
+// so that the backend gets the deletion.
 func (u *units) getOne(ctx context.Context, getter Getter, namespace, name string, uid types.UID, notFound error) (Unit, error) {
 	pod, err := u.pods.Pods(namespace).Get(name)
 	u.mu.Lock()
@@ -64,7 +67,11 @@ func (u *units) getOne(ctx context.Context, getter Getter, namespace, name strin
 	if ok && fresh {
 		return found, nil
 	}
-	return u.getPod(ctx, getter, pod, notFound)
+	found, err = u.getPod(ctx, getter, pod, notFound)
+	if errdefs.IsNotFound(err) && pod.DeletionTimestamp != nil && u.unsureFor(pod.UID) > 0 {
+		return Unit{ID: string(pod.UID), Owner: OwnerOf(pod), Unknown: true, Data: pod}, nil
+	}
+	return found, err
 }
 
 // getPod asks a backend without a list for the unit of a pod, which the cache of pods need

@@ -74,8 +74,7 @@ func TestAnnotations(t *testing.T) {
 	})
 }
 
-// forgetful is a getting whose service shows nothing for a while, and knows units by the UID of their
-// pod.
+// forgetful is a getting whose service shows nothing for a while.
 type forgetful struct {
 	getting
 	shows *bool
@@ -87,15 +86,6 @@ func (f forgetful) Get(ctx context.Context, pods []*corev1.Pod) ([]podgroup.Unit
 		return nil, err
 	}
 	return found, err
-}
-
-func (f forgetful) Delete(ctx context.Context, u *podgroup.Unit, grace time.Duration) error {
-	for _, known := range f.w.Units(func(known *grouptest.Unit) bool { return known.Tags["uid"] == u.ID }) {
-		if pod, ok := u.Data.(*corev1.Pod); ok && podgroup.OwnerOf(pod) == u.Owner {
-			return f.getting.Delete(ctx, &known.Unit, grace)
-		}
-	}
-	return f.getting.Delete(ctx, u, grace)
 }
 
 // A service without a list that shows no unit for a moment is asked for its deletion all the same: once

@@ -138,8 +138,17 @@ func (m watching) Watch(ctx context.Context, _ string, changed func(podgroup.Uni
 	}
 }
 
-// getting is a memory without a list.
+// getting is a memory without a list, which knows units by their pod.
 type getting struct{ memory }
+
+func (g getting) Delete(ctx context.Context, u *podgroup.Unit, grace time.Duration) error {
+	if pod, ok := u.Data.(*corev1.Pod); ok && podgroup.OwnerOf(pod) == u.Owner && u.ID == string(pod.UID) {
+		if known, err := g.w.OfPod(pod.Name); err == nil && known.Tags["uid"] == u.ID {
+			u = &known.Unit
+		}
+	}
+	return g.memory.Delete(ctx, u, grace)
+}
 
 func (g getting) Get(ctx context.Context, pods []*corev1.Pod) (found []podgroup.Unit, err error) {
 	err = g.call(ctx, podgroup.ActionList, func() error {

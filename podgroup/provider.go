@@ -144,7 +144,7 @@ func New(init nodeutil.ProviderConfig, b Backend, o Options) (nodeutil.Provider,
 	p.units = &units{
 		backend: b, calls: p.calls, identity: o.Identity, cacheFor: o.CacheFor, pods: init.Pods,
 		owner:   &owner{identity: o.Identity, home: clusteruid.New(init.Client.CoreV1()), pods: init.Pods},
-		missing: map[types.UID]time.Time{}, created: map[types.UID]createdUnit{}, unsure: map[types.UID]doubt{}, late: map[types.UID]lateUnit{},
+		missing: map[types.UID]time.Time{}, created: map[types.UID]createdUnit{}, unsure: map[types.UID]doubt{}, stopped: map[types.UID]time.Time{}, late: map[types.UID]lateUnit{},
 		listed: func(list []Unit) {
 			p.events.recordAll(list, o.Identity.Node)
 			p.renewals.adopt(list)
@@ -230,8 +230,7 @@ func (p *Provider) CreatePod(ctx context.Context, pod *corev1.Pod) error {
 	}
 	before := p.statuses.createdIn(pod)
 	if before != "" && !p.units.isGone(pod.UID) {
-		return errdefs.AsRetryAfter(errdefs.AsUnavailable(fmt.Errorf("%s does not show unit %s, in which pod %s/%s was created: it is looked for again before that counts",
-			p.opts.Service, before, pod.Namespace, pod.Name)), missingRetry)
+		return p.notShown(pod, before)
 	}
 	if before != "" && pod.Spec.RestartPolicy != corev1.RestartPolicyAlways {
 		return errdefs.AsPermanent(fmt.Errorf("%s: unit %s, in which the pod was created, is gone; the pod may have run, and is not run again", reasonUnitGone, before))
@@ -244,16 +243,20 @@ func (p *Provider) CreatePod(ctx context.Context, pod *corev1.Pod) error {
 		request.Token += "-" + shortHash(before)
 	}
 	var created Unit
+	called := false
 	err = p.calls.do(ctx, ActionCreate, func(ctx context.Context) (err error) {
+		called = true
 		created, err = p.backend.Create(ctx, request)
 		return err
 	})
 	if err != nil {
-		p.units.addUnsure(pod)
+		if called {
+			p.units.addUnsure(pod, !isRefusal(err))
+		}
 		return err
 	}
 	if created.ID == "" {
-		p.units.addUnsure(pod)
+		p.units.addUnsure(pod, true)
 		return fmt.Errorf("%s has created a unit of pod %s/%s, and not returned its ID: it is looked for in the next list", p.opts.Service, pod.Namespace, pod.Name)
 	}
 	created.Owner, created.Tags = OwnerOf(pod), request.Tags
@@ -298,7 +301,7 @@ func (p *Provider) DeletePod(ctx context.Context, pod *corev1.Pod) error {
 	var err error
 	if getter, ok := p.backend.(Getter); ok { // it cannot find a pod that was deleted with force
 		if found, err = p.units.getPod(ctx, getter, pod, p.notFound(pod.Namespace, pod.Name)); errdefs.IsNotFound(err) {
-			return p.deleteUnseen(ctx, pod, err)
+			return p.deleteUnseen(ctx, pod)
 		}
 	} else {
 		found, err = p.find(ctx, pod.Namespace, pod.Name, pod.UID)
@@ -315,14 +318,17 @@ func (p *Provider) DeletePod(ctx context.Context, pod *corev1.Pod) error {
 
 // deleteUnseen has a backend without a list delete the unit of a pod, although it does not show one:
 // it may show nothing for a while, and nobody finds the unit once the API does not have the pod. It
-// returns notFound, or that the deletion has failed; but a service may refuse that of a unit that is
-// not there for ever.
-func (p *Provider) deleteUnseen(ctx context.Context, pod *corev1.Pod, notFound error) error {
+// returns what absent does, or that the deletion has failed; but a service may refuse that of a unit that
+// is not there for ever.
+func (p *Provider) deleteUnseen(ctx context.Context, pod *corev1.Pod) error {
 	unit := Unit{ID: string(pod.UID), Owner: OwnerOf(pod), Data: pod}
-	if err := p.delete(ctx, &unit, podspec.GracePeriod(pod, nil)); err != nil && !errdefs.IsNotFound(err) && !p.units.isGone(pod.UID) {
+	switch err := p.delete(ctx, &unit, podspec.GracePeriod(pod, nil)); {
+	case errdefs.IsNotFound(err):
+		p.units.setGone(pod.UID)
+	case err != nil && !p.units.isGone(pod.UID):
 		return err
 	}
-	return notFound
+	return p.absent(pod.Namespace, pod.Name, pod.UID)
 }
 
 func (p *Provider) delete(ctx context.Context, u *Unit, grace time.Duration) error {
@@ -395,7 +401,7 @@ func (p *Provider) find(ctx context.Context, namespace, name string, uid types.U
 		return found, err
 	}
 	if uid != "" {
-		return Unit{}, notFound
+		return Unit{}, p.absent(namespace, name, uid)
 	}
 	for _, other := range p.units.snapshot() {
 		if other.Owner.Namespace == namespace && other.Owner.Name == name &&
@@ -413,6 +419,29 @@ func (p *Provider) find(ctx context.Context, namespace, name string, uid types.U
 func (p *Provider) hadUnit(namespace, name string, uid types.UID) bool {
 	pod, err := p.init.Pods.Pods(namespace).Get(name)
 	return err == nil && pod.UID == uid && p.statuses.createdIn(pod) != ""
+}
+
+// absent returns the error of a pod whose unit the service does not show: NotFound, at which a pod that is
+// deleted leaves the API, and another one of its name may begin. As long as its unit may only not be
+// shown it is one of class Unavailable.
+func (p *Provider) absent(namespace, name string, uid types.UID) error {
+	pod, err := p.init.Pods.Pods(namespace).Get(name)
+	if err != nil || pod.UID != uid || pod.DeletionTimestamp == nil {
+		return p.notFound(namespace, name)
+	}
+	if rest := p.units.unsureFor(uid); rest > 0 {
+		return errdefs.AsRetryAfter(errdefs.AsUnavailable(fmt.Errorf("whether %s has created a unit of pod %s/%s is not known: it may show it later", p.opts.Service, namespace, name)), rest)
+	}
+	if before := p.statuses.createdIn(pod); before != "" && !p.units.hasStopped(uid) && !p.units.isGone(uid) {
+		return p.notShown(pod, before)
+	}
+	return p.notFound(namespace, name)
+}
+
+// notShown returns the error of a pod whose unit is not gone, and not shown.
+func (p *Provider) notShown(pod *corev1.Pod, unit string) error {
+	return errdefs.AsRetryAfter(errdefs.AsUnavailable(fmt.Errorf("%s does not show unit %s, in which pod %s/%s was created: it is looked for again before that counts",
+		p.opts.Service, unit, pod.Namespace, pod.Name)), missingRetry)
 }
 
 func (p *Provider) notFound(namespace, name string) error {

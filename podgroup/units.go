@@ -25,8 +25,8 @@ const (
 	// createdMaxAge is how long a new unit is added to lists that lack it.
 	createdMaxAge = time.Minute
 	// missingFor is for how long the unit of a pod has to be missing, unless an event says that
-	// it is gone, before the pod is created again or fails: a service may show nothing for a
-	// while. missingRetry is when to look again.
+	// it is gone, before the pod is created again, fails, or leaves the API: a service may show
+	// nothing for a while. missingRetry is when to look again.
 	missingFor, missingRetry = time.Minute, 10 * time.Second
 	// watchedMaxAge is how long events alone keep the cache current: a list finds what they
 	// do not show, such as a second unit of a pod.
@@ -71,11 +71,12 @@ type units struct {
 	watched      bool                    // cached is kept current by events
 	arrived      []Unit                  // by events since the last list began, which may lack them
 	gone         map[types.UID]bool      // by events since that list
-	missing      map[types.UID]time.Time // since when pods whose unit is not there are to be created
+	missing      map[types.UID]time.Time // since when pods whose unit is not there are to be created, or to go
 	created      map[types.UID]createdUnit
-	unsure       map[types.UID]doubt    // pods whose creation failed, and may have happened all the same
-	late         map[types.UID]lateUnit // the same of a Getter, for lateMaxAge
-	doubles      map[string]bool        // the IDs of superfluous units of the last list
+	stopped      map[types.UID]time.Time // when the unit of a pod was to stop, and when it had
+	unsure       map[types.UID]doubt     // pods whose creation failed, and may have happened all the same
+	late         map[types.UID]lateUnit  // the same of a Getter, for lateMaxAge
+	doubles      map[string]bool         // the IDs of superfluous units of the last list
 }
 
 // all returns the units that are ours by the UID of their pod, from a list that is new
@@ -259,7 +260,7 @@ func (u *units) store(ctx context.Context, l *listing) {
 	})
 	maps.DeleteFunc(u.unsure, func(uid types.UID, d doubt) bool {
 		_, ok := u.cached[uid]
-		return ok || l.unwanted[uid] && began.After(d.at)
+		return ok || l.unwanted[uid] && d.isSettled(began)
 	})
 	if before == nil {
 		u.doubtEarlier(began)
@@ -269,8 +270,10 @@ func (u *units) store(ctx context.Context, l *listing) {
 	for uid, found := range before {
 		if _, ok := u.cached[uid]; !ok && found.Phase == Stopping {
 			stopped = append(stopped, found)
+			u.stopped[uid] = u.ended
 		}
 	}
+	maps.DeleteFunc(u.stopped, func(_ types.UID, at time.Time) bool { return time.Since(at) > time.Hour })
 	u.mu.Unlock()
 	u.stored(stopped)
 	if later = slices.DeleteFunc(later, func(found Unit) bool { return !u.owner.isOurs(&found) }); len(later) > 0 {
