@@ -138,7 +138,7 @@ func (u *units) doubtEarlier(began time.Time) {
 		_, shown := u.cached[pod.UID]
 		_, created := u.created[pod.UID]
 		if _, unsure := u.unsure[pod.UID]; !shown && !created && !unsure && !isOver(pod) {
-			u.unsure[pod.UID] = doubt{pod, began.Add(-time.Nanosecond)}
+			u.unsure[pod.UID] = doubt{pod: pod, at: began.Add(-time.Nanosecond)}
 		}
 	}
 }

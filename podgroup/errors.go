@@ -97,18 +97,25 @@ func (c Codes) Classify(action Action, code string, status int, wait time.Durati
 
 // unavailable returns err as one of a service that is away, for a time that it may have given.
 func unavailable(err error, wait time.Duration) error {
-	err = errdefs.AsUnavailable(err)
+	err = errdefs.AsUnavailable(openError{err})
 	if wait > 0 {
 		err = errdefs.AsRetryAfter(err, wait)
 	}
 	return err
 }
 
+// openError is one that leaves open whether what was asked for has happened, also where it says when to
+// try again: a gateway may answer for a service that goes on.
+type openError struct{ error }
+
+func (e openError) Unwrap() error { return e.error }
+
 // isRefusal reports whether a service has refused a creation, for now or for good. Any other error leaves
 // open whether it has happened, or will.
 func isRefusal(err error) bool {
 	_, later := errdefs.RetryAfter(err)
-	return later || errdefs.IsPermanent(err)
+	var open openError
+	return (later || errdefs.IsPermanent(err)) && !errors.As(err, &open)
 }
 
 // NotSupportedf returns the error of what a service cannot do for a pod: a permanent one, which

@@ -1,0 +1,30 @@
+package podgroup
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
+)
+
+// What a gateway says when its service is late leaves open whether that has created a unit; that a
+// service has no capacity, or that there are too many calls, does not.
+func TestIsRefusal(t *testing.T) {
+	codes := Codes{Exhausted: []string{"*Quota*"}, Away: []string{"Internal*"}, Refused: []string{"Invalid*"}}
+	for name, test := range map[string]struct {
+		err  error
+		want bool
+	}{
+		"a gateway that says when to try again": {codes.Classify(ActionCreate, "", 504, time.Minute, errors.New("late")), false},
+		"a service that does":                   {codes.Classify(ActionCreate, "InternalError", 500, time.Minute, errors.New("late")), false},
+		"no answer":                             {errdefs.AsUnavailable(errors.New("late")), false},
+		"too many calls":                        {codes.Classify(ActionCreate, "", 429, 0, errors.New("throttled")), true},
+		"a quota":                               {codes.Classify(ActionCreate, "QuotaExceeded", 400, 0, errors.New("no")), true},
+		"an invalid pod":                        {codes.Classify(ActionCreate, "InvalidCPU", 400, 0, errors.New("no")), true},
+	} {
+		if got := isRefusal(test.err); got != test.want {
+			t.Errorf("%s: it is a refusal: %v, want %v", name, got, test.want)
+		}
+	}
+}
