@@ -47,3 +47,17 @@ func TestTheClockIsSetBackBeforeANewSandbox(t *testing.T) {
 		}
 	})
 }
+
+// An end that is in the future holds no restart up for longer than the back-off.
+func TestTheEndOfAContainerIsInTheFuture(t *testing.T) {
+	inBubbleWith(t, func(r *rig) {
+		r.runtime.skew, r.runtime.plans["a"] = time.Hour, plan{runs: 2 * time.Second, code: 1}
+	}, func(r *rig) {
+		pod := makePod("a")
+		r.create(pod)
+		r.after(8 * time.Second)
+		r.wantState(pod, "Running a=CrashLoopBackOff#1")
+		r.after(52 * time.Second) // pauses of 0, 10 and 20 s, then 40 s
+		r.wantState(pod, "Running a=CrashLoopBackOff#3")
+	})
+}

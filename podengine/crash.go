@@ -16,6 +16,26 @@ import (
 type crash struct {
 	counted string        // the attempt whose end was counted last, by ID
 	delay   time.Duration // of the next restart
+	ahead   string        // the attempt that ended in the future, by ID: a clock was set back
+	seen    time.Time     // when that was seen first
+}
+
+// downUntil is until when a container stays down after the end of an attempt, and how long
+// that is from its end, or from when its end was first seen, if that was before.
+func (w *worker) downUntil(c *corev1.Container, last *container, now time.Time) (time.Time, time.Duration) {
+	delay := w.crashDelay(c, last)
+	if delay == 0 {
+		return time.Time{}, 0
+	}
+	known := w.crashes[c.Name]
+	if known.ahead != last.id && last.finished.After(now) {
+		known.ahead, known.seen = last.id, now
+		w.crashes[c.Name] = known
+	}
+	if known.ahead == last.id {
+		return known.seen.Add(delay), delay
+	}
+	return last.finished.Add(delay), delay
 }
 
 // crashDelay is how long a container stays down after the end of an attempt:

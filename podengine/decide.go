@@ -91,7 +91,7 @@ func (d *decision) restartsAll() (source *container) {
 // restartAll starts all containers again, once the crash-loop back-off of the one
 // that asks for it is over.
 func (d *decision) restartAll(source *container) action {
-	if d.later(source.finished.Add(d.crashed[source.name])) || d.later(d.failed[source.name]) {
+	if d.later(d.crashed[source.name]) || d.later(d.failed[source.name]) {
 		return action{verb: doNothing, at: d.next}
 	}
 	return action{verb: doRestart, container: source.name}
@@ -256,7 +256,7 @@ func (d *decision) start(name string, inc *container) (action, bool) {
 	if inc != nil && (inc.phase == created || inc.phase == aborted) {
 		return action{verb: doDiscard, container: name, id: inc.id}, true
 	}
-	if inc != nil && inc.phase == exited && d.later(inc.finished.Add(d.crashed[name])) {
+	if inc != nil && inc.phase == exited && d.later(d.crashed[name]) {
 		return action{}, false
 	}
 	return action{verb: doStart, container: name}, true

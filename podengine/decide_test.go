@@ -43,7 +43,7 @@ func TestDecide(t *testing.T) {
 		t.Run(section+"/"+columns[3], func(t *testing.T) {
 			v := &view{
 				now: testNow, pod: parsePod(t, columns[0]), containers: map[string]*container{},
-				failed: map[string]time.Time{}, crashed: map[string]time.Duration{}, probed: map[string]probed{},
+				failed: map[string]time.Time{}, crashed: map[string]time.Time{}, probed: map[string]probed{},
 			}
 			parseState(t, v, columns[1])
 			if got := describe(decide(v)); got != columns[2] {
@@ -153,7 +153,7 @@ func parseState(t *testing.T, v *view, text string) {
 			v.failed[name] = testNow.Add(duration(value))
 		case strings.HasPrefix(key, "crash:"):
 			name, _ := strings.CutPrefix(key, "crash:")
-			v.crashed[name] = duration(value)
+			v.crashed[name] = v.containers[name].finished.Add(duration(value))
 		default:
 			v.containers[key] = parseContainer(t, v, key, value, duration)
 		}

@@ -156,7 +156,7 @@ func (w *worker) waitingToRestart(pod *corev1.Pod, c *corev1.Container, inc *con
 	if f.reason != "" && now.Before(f.until) {
 		return failed
 	}
-	if delay := w.crashDelay(c, inc); now.Before(inc.finished.Add(delay)) {
+	if until, delay := w.downUntil(c, inc, now); now.Before(until) {
 		return &corev1.ContainerStateWaiting{
 			Reason:  "CrashLoopBackOff",
 			Message: fmt.Sprintf("back-off %v restarting failed container=%s pod=%s_%s(%s)", delay, c.Name, pod.Name, pod.Namespace, pod.UID),

@@ -26,8 +26,8 @@ type view struct {
 	// failed says until when an action that failed is not tried again, by name
 	// of the container; the sandbox has the empty name.
 	failed map[string]time.Time
-	// crashed is how long a container stays down after its end, by name.
-	crashed map[string]time.Duration
+	// crashed is until when a container stays down that has ended, by name.
+	crashed map[string]time.Time
 	// unstartable are the containers that could not be started, time and again,
 	// though the runtime has them as created; by ID.
 	unstartable map[string]bool

@@ -362,7 +362,7 @@ func (w *worker) view(pod *corev1.Pod, stop *stop, seen *runtimeView) *view {
 		vanished:   w.absent.replaceAt,
 		containers: map[string]*container{},
 		failed:     map[string]time.Time{},
-		crashed:    map[string]time.Duration{},
+		crashed:    map[string]time.Time{},
 		applied:    w.applied,
 		probed:     w.engine.probed(pod),
 
@@ -383,7 +383,7 @@ func (w *worker) view(pod *corev1.Pod, stop *stop, seen *runtimeView) *view {
 		}
 	}
 	eachContainer(pod, func(_ kind, c *corev1.Container) {
-		v.crashed[c.Name] = w.crashDelay(c, v.containers[c.Name])
+		v.crashed[c.Name], _ = w.downUntil(c, v.containers[c.Name], v.now)
 	})
 	for name, f := range w.failures {
 		v.failed[name] = f.until
