@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -16,6 +17,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/virtual-kubelet/virtual-kubelet/podspec/volume"
 )
 
 func TestWarningsAreRecordedOnce(t *testing.T) {
@@ -69,6 +72,32 @@ func TestImageVolume(t *testing.T) {
 			}
 		}
 		t.Errorf("mounts are %v", r.runtime.newest("a").config.Mounts)
+	})
+}
+
+// A runtime would give all below a path of the host another label, for good.
+func TestPathsOfTheHostAreNotRelabelled(t *testing.T) {
+	dir := t.TempDir()
+	withVolumes := func(p *corev1.Pod) {
+		p.Spec.Volumes = []corev1.Volume{
+			{Name: "host", VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: dir}}},
+			{Name: "own", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}},
+		}
+		p.Spec.Containers[0].VolumeMounts = []corev1.VolumeMount{{Name: "host", MountPath: "/host"}, {Name: "own", MountPath: "/own"}}
+	}
+	inBubbleWith(t, func(r *rig) {
+		r.cfg.AllowHostPath = func(volume.HostAccess) error { return nil }
+	}, func(r *rig) {
+		pod := makePod("a", withVolumes)
+		r.create(pod)
+		r.wantState(pod, "Running a=ready")
+		got := map[string]bool{}
+		for _, m := range r.runtime.newest("a").config.Mounts {
+			got[m.ContainerPath] = m.SelinuxRelabel
+		}
+		if want := map[string]bool{"/host": false, "/own": true, "/etc/hosts": true}; !maps.Equal(got, want) {
+			t.Errorf("relabelled are %v, want %v", got, want)
+		}
 	})
 }
 

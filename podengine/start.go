@@ -499,7 +499,7 @@ func (w *worker) mount(ctx context.Context, pod *corev1.Pod, seen *runtimeView, 
 		ContainerPath:     m.MountPath,
 		ReadOnly:          readOnly,
 		RecursiveReadOnly: recursive,
-		SELinuxRelabel:    true,
+		SELinuxRelabel:    w.engine.volumes.Relabel(pod, m),
 		Propagation:       m.MountPropagation,
 	}, nil
 }

@@ -24,6 +24,7 @@ type place struct {
 	// host says that it is a path of the host, persistentVolume the one that it is of.
 	host             bool
 	persistentVolume string
+	local            bool // a local volume
 }
 
 // claimed finds the volume of a claim: one that is a path of this host.
@@ -44,7 +45,7 @@ func (m *Manager) claimed(ctx context.Context, pod *corev1.Pod, v *corev1.Volume
 			err = checkHostPath(found.path, pv.Spec.HostPath.Type)
 		}
 	case pv.Spec.Local != nil:
-		access.Path = pv.Spec.Local.Path
+		found.local, access.Path = true, pv.Spec.Local.Path
 		if found.path, err = m.resolveHostPath(access); err == nil {
 			err = setUpLocal(pod, v, found)
 		}

@@ -93,6 +93,31 @@ func TestClaimsAreReadOnlyIfTheySaySo(t *testing.T) {
 	expect(t, "readOnly", readOnly, true)
 }
 
+// What is the host's own keeps its SELinux label, as with a kubelet.
+func TestRelabel(t *testing.T) {
+	dir := tempDir(t)
+	for name, tc := range map[string]struct {
+		volume, pv string
+		want       bool
+	}{
+		"emptyDir":                      {volume: "emptyDir: {}", want: true},
+		"contents":                      {volume: "downwardAPI: {}", want: true},
+		"hostPath":                      {volume: "hostPath: {path: " + dir + "}"},
+		"claim of a hostPath":           {volume: "persistentVolumeClaim: {claimName: claim}", pv: "hostPath: {path: " + dir + "}"},
+		"claim of a local volume":       {volume: "persistentVolumeClaim: {claimName: claim}", pv: "local: {path: " + dir + "}", want: true},
+		"claim of one, only to be read": {volume: "persistentVolumeClaim: {claimName: claim, readOnly: true}", pv: "local: {path: " + dir + "}"},
+		"unsupported":                   {volume: "nfs: {server: s, path: /}"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := claimRig(t, tc.pv)
+			pod := podWith(t, "[{name: v, "+tc.volume+"}]")
+			_ = r.Prepare(t.Context(), pod)
+			expect(t, "relabel", r.Relabel(pod, &corev1.VolumeMount{Name: "v"}), tc.want)
+			expect(t, "relabel of no volume", r.Relabel(pod, &corev1.VolumeMount{Name: "none"}), false)
+		})
+	}
+}
+
 func TestLocalVolumesGetTheGroup(t *testing.T) {
 	needRoot(t)
 	dir := tempDir(t)

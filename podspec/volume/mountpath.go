@@ -48,6 +48,24 @@ func (m *Manager) HostPath(pod *corev1.Pod, mount *corev1.VolumeMount) (path str
 	return found.path, found.readOnly || mount.ReadOnly, nil
 }
 
+// Relabel reports whether the files at a mount of a container may be given the SELinux label
+// of the container, as a kubelet has it: those of the pod, and of a local volume that is
+// not read-only, but none that are the host's own. The volume has been set up by Prepare.
+func (m *Manager) Relabel(pod *corev1.Pod, mount *corev1.VolumeMount) (relabel bool) {
+	v := findVolume(pod, mount.Name)
+	if v == nil {
+		return false
+	}
+	if v.PersistentVolumeClaim == nil {
+		return plugins[Kind(v)] != ""
+	}
+	m.withState(pod.UID, func(s *state) {
+		found := s.places[v.Name]
+		relabel = found.local && !found.readOnly
+	})
+	return relabel
+}
+
 // Image returns the reference of the image that a container is to have at a
 // mount, for the runtime to mount, if it is of an image volume that has been
 // prepared.
