@@ -2,6 +2,7 @@ package podengine
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"time"
 
@@ -18,6 +19,7 @@ type crash struct {
 	delay   time.Duration // of the next restart
 	ahead   string        // the attempt that ended in the future, by ID: a clock was set back
 	seen    time.Time     // when that was seen first
+	warned  time.Time     // of the last event that it holds up the next restart
 }
 
 // downUntil is until when a container stays down after the end of an attempt, and how long
@@ -49,6 +51,21 @@ func (w *worker) crashDelay(c *corev1.Container, last *container) time.Duration 
 		return 0
 	}
 	return before.delay
+}
+
+// recordHeld records an event on each container that the back-off keeps from its start each
+// time that it does so, as a kubelet does, but none soon after another: a worker may wake often.
+func (w *worker) recordHeld(pod *corev1.Pod, held []string, now time.Time) {
+	for _, name := range held {
+		known := w.crashes[name]
+		if now.Sub(known.warned) < lastRetry {
+			continue
+		}
+		known.warned = now
+		w.crashes[name] = known
+		w.engine.containerEvent(pod, name, corev1.EventTypeWarning, eventBackOff,
+			fmt.Sprintf("Back-off restarting failed container %s in pod %s_%s(%s)", name, pod.Name, pod.Namespace, pod.UID))
+	}
 }
 
 // wasHealthy reports whether an attempt has run for so long that its end is not

@@ -40,7 +40,22 @@ func TestCrashLoopBackOff(t *testing.T) {
 		starts := r.starts("StartContainer a")
 		pod := makePod("a")
 		r.create(pod)
-		r.after(30 * time.Minute)
+		r.after(8 * time.Second) // the first restart is at once
+		const held = "Warning BackOff {a}: Back-off restarting failed container a in pod p_ns(uid-of-a)"
+		if n := r.events.count(held); n != 1 {
+			t.Errorf("events are %v", r.events.drain())
+		}
+		for range 20 { // what wakes the worker often has it say no more
+			r.nudge(pod.UID)
+			r.after(100 * time.Millisecond)
+		}
+		if n := r.events.count(held); n != 1 {
+			t.Errorf("%d events within two seconds, want 1", n)
+		}
+		r.after(30*time.Minute - 10*time.Second)
+		if n := r.events.count(held); n < 12 || n > 30 {
+			t.Errorf("%d events of 11 attempts, of which most wait for longer than a resync", n)
+		}
 		var pauses []time.Duration
 		for i, at := range starts()[1:] {
 			pauses = append(pauses, at-starts()[i]-2*time.Second)

@@ -14,9 +14,15 @@ import (
 // depends on nothing but its argument.
 func decide(v *view) action {
 	d := decision{view: v}
+	a := d.decide()
+	a.held = d.held
+	return a
+}
+
+func (d *decision) decide() action {
 	restarts := d.restartsAll()
 	switch {
-	case v.stopping:
+	case d.stopping:
 		return d.stop()
 	case restarts == nil && d.done():
 		return d.stop()
@@ -24,7 +30,7 @@ func decide(v *view) action {
 		return action{verb: doExpire}
 	case restarts != nil:
 		return d.restartAll(restarts)
-	case v.sandbox == nil || !v.sandbox.ready:
+	case d.sandbox == nil || !d.sandbox.ready:
 		return d.place()
 	}
 	d.initialized = d.isInitialized()
@@ -45,6 +51,7 @@ type decision struct {
 	*view
 	initialized bool      // in the sandbox of now
 	next        time.Time // when to look again
+	held        []string  // by name: what the crash-loop back-off keeps from its start
 }
 
 // wakeAt has the worker wake at a time.
@@ -91,7 +98,11 @@ func (d *decision) restartsAll() (source *container) {
 // restartAll starts all containers again, once the crash-loop back-off of the one
 // that asks for it is over.
 func (d *decision) restartAll(source *container) action {
-	if d.later(d.crashed[source.name]) || d.later(d.failed[source.name]) {
+	if d.later(d.crashed[source.name]) {
+		d.held = append(d.held, source.name)
+		return action{verb: doNothing, at: d.next}
+	}
+	if d.later(d.failed[source.name]) {
 		return action{verb: doNothing, at: d.next}
 	}
 	return action{verb: doRestart, container: source.name}
@@ -257,6 +268,7 @@ func (d *decision) start(name string, inc *container) (action, bool) {
 		return action{verb: doDiscard, container: name, id: inc.id}, true
 	}
 	if inc != nil && inc.phase == exited && d.later(d.crashed[name]) {
+		d.held = append(d.held, name)
 		return action{}, false
 	}
 	return action{verb: doStart, container: name}, true

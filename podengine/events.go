@@ -17,6 +17,7 @@ const (
 	eventFailed           = "Failed"
 	eventPostStartFailed  = "FailedPostStartHook"
 	eventPreStopFailed    = "FailedPreStopHook"
+	eventBackOff          = "BackOff"
 	eventKilling          = "Killing"
 	eventDeadlineExceeded = "DeadlineExceeded"
 	eventResizeCompleted  = "ResizeCompleted"

@@ -119,4 +119,5 @@ type action struct {
 	id        string    // of its attempt
 	why       string    // for the event
 	at        time.Time // with doNothing: when to look again; zero means never
+	held      []string  // containers that the crash-loop back-off keeps from their start, by name
 }

@@ -305,6 +305,7 @@ func (w *worker) step(ctx context.Context) (next time.Time, again, over bool) {
 	w.updateProbes(pod, seen) // first: the decision depends on them
 	v := w.view(pod, stop, seen)
 	a := decide(v)
+	w.recordHeld(pod, a.held, v.now)
 	w.reconcileCgroup(ctx, pod, seen, a)
 	phase := w.publish(ctx, pod, stop, seen, v.now, a.verb == doEnd)
 	next = v.now.Add(resync)
