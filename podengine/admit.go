@@ -1,13 +1,16 @@
 package podengine
 
 import (
+	"context"
 	"fmt"
 	"runtime"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/virtual-kubelet/virtual-kubelet/log"
 	"github.com/virtual-kubelet/virtual-kubelet/podspec"
 )
 
@@ -45,6 +48,29 @@ func (cfg *Config) admit(pod *corev1.Pod) *podspec.Failure {
 		}
 	}
 	return nil
+}
+
+// rejectGroups ends a pod that is to have no groups of its image if the runtime would give
+// it those. Unlike what admit knows it has to be asked, which may have to wait.
+func (w *worker) rejectGroups(ctx context.Context, pod *corev1.Pod) (rejected bool, err error) {
+	sc := pod.Spec.SecurityContext
+	if sc == nil || sc.SupplementalGroupsPolicy == nil || *sc.SupplementalGroupsPolicy != corev1.SupplementalGroupsPolicyStrict {
+		return false, nil
+	}
+	answer, err := w.engine.runtimeStatus(ctx)
+	if err != nil || answer.GetFeatures().GetSupplementalGroupsPolicy() {
+		return false, err
+	}
+	failure := &podspec.Failure{
+		Reason:   "SupplementalGroupsPolicyNotSupported",
+		Message:  "SupplementalGroupsPolicy=Strict is not supported in this node",
+		Rejected: true,
+	}
+	w.engine.cfg.Events.Event(pod, corev1.EventTypeWarning, failure.Reason, failure.Message)
+	if err := w.end(stop{by: time.Now(), failure: failure}); err != nil {
+		log.G(ctx).WithError(err).Warn("Cannot keep that the pod was rejected")
+	}
+	return true, nil
 }
 
 // matchesAny reports whether a name is among patterns, of which those that end in

@@ -50,6 +50,55 @@ func TestPodsThatDoNotFitFail(t *testing.T) {
 	}
 }
 
+// A pod that is to have no groups of its image does not run where it would have them.
+func TestStrictSupplementalGroups(t *testing.T) {
+	const reason = "SupplementalGroupsPolicyNotSupported"
+	for name, c := range map[string]struct {
+		policy    corev1.SupplementalGroupsPolicy
+		supported bool
+		reason    string
+	}{
+		"strict":                {corev1.SupplementalGroupsPolicyStrict, true, ""},
+		"strict, not supported": {corev1.SupplementalGroupsPolicyStrict, false, reason},
+		"merge, not supported":  {corev1.SupplementalGroupsPolicyMerge, false, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubbleWith(t, func(r *rig) {
+				away := true
+				r.runtime.strictGroups, r.runtime.before = c.supported, func(_ context.Context, call string) error {
+					if call == "Status" && away {
+						away = false
+						return errors.New("the runtime is away")
+					}
+					return nil
+				}
+			}, func(r *rig) {
+				pod := makePod("a", func(pod *corev1.Pod) {
+					pod.Spec.SecurityContext = &corev1.PodSecurityContext{SupplementalGroupsPolicy: &c.policy}
+				})
+				r.create(pod)
+				r.after(5 * time.Second)
+				if c.reason == "" {
+					r.wantState(pod, "Running a=ready")
+					return
+				}
+				r.wantState(pod, "Failed")
+				const says = "SupplementalGroupsPolicy=Strict is not supported in this node"
+				if s := r.status(pod); s.Reason != c.reason || s.Message != "Pod was rejected: "+says {
+					t.Errorf("the pod is %q: %s", s.Reason, s.Message)
+				}
+				if n := r.events.count("Warning " + c.reason + ": " + says); n != 1 {
+					t.Errorf("events are %v", r.events.drain())
+				}
+				r.wantCalls()
+				r.delete(pod, 0)
+				r.after(time.Second)
+				r.wantGone(pod)
+			})
+		})
+	}
+}
+
 // Whether a pod is ready is reported while its worker is busy, here with a container
 // that takes its time to end.
 func TestReadinessIsReportedDuringTheEnd(t *testing.T) {

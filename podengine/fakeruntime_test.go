@@ -46,6 +46,8 @@ type fakeRuntime struct {
 	stats []*runtimeapi.ContainerStats
 	// features are those of the default handler; nil if the runtime does not say.
 	features *runtimeapi.RuntimeHandlerFeatures
+	// strictGroups is whether it knows supplementalGroupsPolicy: Strict.
+	strictGroups bool
 	// image is that of sandboxes, in the runtime's configuration.
 	image string
 	// skew is how far the runtime's clock is ahead of the engine's.
@@ -118,6 +120,9 @@ func (f *fakeRuntime) Status(ctx context.Context, _ bool) (*runtimeapi.StatusRes
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	answer := &runtimeapi.StatusResponse{Info: map[string]string{"config": fmt.Sprintf(`{"sandboxImage":%q}`, f.image)}}
+	if f.strictGroups {
+		answer.Features = &runtimeapi.RuntimeFeatures{SupplementalGroupsPolicy: true}
+	}
 	if f.features != nil {
 		answer.RuntimeHandlers = []*runtimeapi.RuntimeHandler{{Name: "other"}, {Features: f.features}}
 	}

@@ -8,12 +8,11 @@ import (
 )
 
 // handlerFeatures are what the runtime says that a handler can do: nothing, if it
-// does not say. It is asked each time: few pods need to know, and the runtime may
-// be replaced by a newer one.
+// does not say.
 func (e *Engine) handlerFeatures(ctx context.Context, handler string) (*runtimeapi.RuntimeHandlerFeatures, error) {
-	answer, err := e.cfg.Runtime.Status(ctx, false)
+	answer, err := e.runtimeStatus(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("cannot ask the runtime what it can do: %w", err)
+		return nil, err
 	}
 	for _, h := range answer.GetRuntimeHandlers() {
 		if h.Name == handler {
@@ -21,4 +20,14 @@ func (e *Engine) handlerFeatures(ctx context.Context, handler string) (*runtimea
 		}
 	}
 	return nil, nil
+}
+
+// runtimeStatus is what the runtime says that it can do. It is asked each time: few pods
+// need to know, and the runtime may be replaced by a newer one.
+func (e *Engine) runtimeStatus(ctx context.Context) (*runtimeapi.StatusResponse, error) {
+	answer, err := e.cfg.Runtime.Status(ctx, false)
+	if err != nil {
+		return nil, fmt.Errorf("cannot ask the runtime what it can do: %w", err)
+	}
+	return answer, nil
 }

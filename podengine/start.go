@@ -49,6 +49,9 @@ func startFailed(reason string, err error) error {
 
 // makeSandbox makes a sandbox for the pod, and the volumes before it.
 func (w *worker) makeSandbox(ctx context.Context, pod *corev1.Pod, seen *runtimeView) error {
+	if rejected, err := w.rejectGroups(ctx, pod); rejected || err != nil {
+		return err
+	}
 	if err := w.prepareVolumes(ctx, pod); err != nil {
 		return err
 	}

@@ -3,6 +3,7 @@ package runtime_test
 import (
 	"context"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -326,6 +327,9 @@ func TestInfo(t *testing.T) {
 		if !c.Status {
 			t.Errorf("%v", c)
 		}
+	}
+	if strict := s.Features.SupplementalGroupsPolicy; strict != (os.Geteuid() == 0) {
+		t.Errorf("strict groups: %v", strict)
 	}
 	if err := n.CheckpointContainer(ctx, nil); status.Code(err) != codes.Unimplemented {
 		t.Error(err)

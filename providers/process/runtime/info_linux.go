@@ -32,7 +32,8 @@ func (r *Runtime) Status(_ context.Context, verbose bool) (*runtimeapi.StatusRes
 			{Name: "", Features: &runtimeapi.RuntimeHandlerFeatures{RecursiveReadOnlyMounts: r.isolation == IsolationNamespaces}},
 			{Name: handler, Features: &runtimeapi.RuntimeHandlerFeatures{RecursiveReadOnlyMounts: r.isolation == IsolationNamespaces}},
 		},
-		Features: &runtimeapi.RuntimeFeatures{},
+		// Images have no groups, but as another user than root a container keeps our own.
+		Features: &runtimeapi.RuntimeFeatures{SupplementalGroupsPolicy: r.policy.root},
 	}
 	if verbose {
 		config, err := json.Marshal(r.cfg)

@@ -75,7 +75,7 @@ var fieldDecisions = map[string]map[string]string{
 		"namespace_options": "honoured: see there", "selinux_options": "refused",
 		"run_as_user": "honoured", "run_as_group": "honoured", "run_as_username": "honoured",
 		"readonly_rootfs": "honoured: in namespaces; refused without", "supplemental_groups": "honoured",
-		"supplemental_groups_policy": "ignored: is about the groups in an image, and there is none: only those that are named are added",
+		"supplemental_groups_policy": "honoured: Status says whether only the groups that are named are added, as it is where we can change groups",
 		"no_new_privs":               "honoured", "masked_paths": "honoured: in namespaces", "readonly_paths": "honoured: in namespaces",
 		"seccomp": "refused but for the default, which all have unless Config.AllowUnconfined is set", "apparmor": "refused but for the default, which is none here",
 		"seccomp_profile_path": "as seccomp", "apparmor_profile": "as apparmor",
