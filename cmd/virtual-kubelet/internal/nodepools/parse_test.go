@@ -152,7 +152,7 @@ func TestParseRefuses(t *testing.T) {
 		{"too many nodes for a provider", head + "pools: [{name: a, count: 1, provider: machine}, {name: b, count: 1, provider: machine}]", `pools[b].provider: Invalid value: "machine": it is for one node in a process`},
 		{"no such configuration", head + "pools: [{name: a, count: 1, providerConfig: missing.json}]", `pools[a].providerConfig: Invalid value: "missing.json": it cannot be read`},
 		{"bad configuration", head + "pools: [{name: a, count: 1, providerConfig: {wrong: 1}}]", "pools[a].providerConfig: Invalid value: \"\": config:; wrong"},
-		{"no configuration", head + "pools: [{name: a, count: 1, providerConfig: [1]}]", `pools[a].providerConfig: Invalid value: "[1]": write the provider's configuration here`},
+		{"no configuration", head + "pools: [{name: a, count: 1, providerConfig: [1]}]", `pools[a].providerConfig: Invalid value: write the provider's configuration here`},
 		{"negative capacity", head + "pools: [{name: a, count: 1, capacity: {cpu: -1}}]", `pools[a].capacity[cpu]: Invalid value: "-1": write a quantity from 0 on`},
 		{"capacity", head + "pools: [{name: a, count: 1, capacity: {cpu: lots}}]", `pools[a].capacity[cpu]: Invalid value: "lots": write a quantity from 0 on`},
 		{"port without a port per node", head + "pools: [{name: a, count: 1, basePort: 10300}]", "pools[a].basePort: Invalid value: 10300: all nodes are served on one port: start with --port-per-node"},
@@ -171,6 +171,18 @@ func TestParseRefuses(t *testing.T) {
 				t.Errorf("got %v, want %s", err, c.want)
 			}
 		})
+	}
+}
+
+// A configuration that is no object may have secrets all the same.
+func TestParseDoesNotPrintConfigurations(t *testing.T) {
+	o := options()
+	o.ReadFile = func(path string) ([]byte, error) { return nil, fmt.Errorf("open %s: no such file or directory", path) }
+	for _, text := range []string{"|\n    a: 1\n    token: s3cret", "'token: s3cret'", `'{"token": "s3cret"'`, "[token, s3cret]"} {
+		_, err := nodepools.Parse([]byte(head+"pools:\n- name: a\n  count: 1\n  providerConfig: "+text), o)
+		if err == nil || strings.Contains(err.Error(), "s3cret") || !strings.Contains(err.Error(), "pools[a].providerConfig: Invalid value: write ") {
+			t.Errorf("%s: got %v", text, err)
+		}
 	}
 }
 

@@ -11,6 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/virtual-kubelet/virtual-kubelet/internal/config"
 )
 
 // config returns the content of the provider's configuration.
@@ -21,9 +23,9 @@ func (e *expansion) config(p *pool, provider Provider, at *field.Path) string {
 	switch {
 	case len(raw) > 0 && raw[0] == '{':
 		content = raw
-	case len(raw) > 0 && json.Unmarshal(raw, &path) == nil && path != "":
-	case len(raw) > 0:
-		e.invalid(at, string(raw), "write the provider's configuration here, as an object, or the path of its file")
+	case len(raw) > 0 && json.Unmarshal(raw, &path) == nil && path != "" && !config.IsText(path):
+	case len(raw) > 0: // it may have secrets
+		e.invalid(at, field.OmitValueType{}, "write the provider's configuration here, as an object and not as text (without |), or the path of its file")
 		return ""
 	case p.Provider == "":
 		path, content = e.Config, e.Inline

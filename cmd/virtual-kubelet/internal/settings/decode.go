@@ -157,6 +157,8 @@ func (s *Setting) decode(node *yaml.Node, directory string) (set func(), problem
 			return func() { *s.Object, *p = content, "" }, ""
 		case has != "string":
 			return wrong("string" + s.orObject())
+		case s.Object != nil && config.IsText(node.Value):
+			return nil, "write the configuration as an object, not as text (without |), or the path of its file"
 		}
 		value := node.Value
 		if s.Path && value != "" && !filepath.IsAbs(value) {

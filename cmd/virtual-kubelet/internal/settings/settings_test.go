@@ -123,6 +123,20 @@ func TestFilesAndTheirSchema(t *testing.T) {
 	}
 }
 
+// A configuration in the place of its path may have secrets, and does not become a path, which is printed.
+func TestTextInPlaceOfAPath(t *testing.T) {
+	for _, text := range []string{"|\n  a: 1\n  token: s3cret", "'token: s3cret'", `'{"token": "s3cret"'`} {
+		v := new(values)
+		_, got := v.load(t, head+"file: "+text+"\n", nil)
+		if got != "/etc/f.yaml:3: file: write the configuration as an object, not as text (without |), or the path of its file" {
+			t.Errorf("%s: got %s", text, got)
+		}
+		if v.path != "" {
+			t.Errorf("%s: it is the path %q", text, v.path)
+		}
+	}
+}
+
 // What a schema does not see: several documents, fields that are there twice, no YAML. All
 // mistakes are named at once, in the order of their lines.
 func TestMistakesInDocuments(t *testing.T) {
