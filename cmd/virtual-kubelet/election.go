@@ -38,12 +38,14 @@ func (o *options) sharding(client kubernetes.Interface) nodeutil.Shards {
 }
 
 // identity distinguishes this process from others, also from earlier ones of this host.
-func identity() string {
+func identity() string { return hostname() + "_" + string(uuid.NewUUID()) }
+
+func hostname() string {
 	host, err := os.Hostname()
 	if err != nil {
-		host = "unknown"
+		return "unknown"
 	}
-	return host + "_" + string(uuid.NewUUID())
+	return host
 }
 
 // checkElection refuses settings that contradict a leader or shards.

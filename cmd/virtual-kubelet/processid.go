@@ -7,12 +7,14 @@ import (
 	"os"
 	"strconv"
 	"strings"
+
+	"k8s.io/apimachinery/pkg/util/uuid"
 )
 
 // processID identifies a process in the cluster. By it another process of the same
 // machine or pod can find out that the process has ended. Unknown parts are empty.
 type processID struct {
-	host    string
+	host    string // the only part that may have _ in it
 	boot    string // of the machine
 	space   string // the namespace of process IDs
 	pid     string
@@ -24,8 +26,7 @@ type processID struct {
 const processIDParts = 7
 
 func newProcessID(podUID string) processID {
-	host, random, _ := strings.Cut(identity(), "_")
-	id := processID{host: host, random: random, pid: strconv.Itoa(os.Getpid()), pod: podUID}
+	id := processID{host: hostname(), random: string(uuid.NewUUID()), pid: strconv.Itoa(os.Getpid()), pod: podUID}
 	if boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id"); err == nil {
 		id.boot = strings.TrimSpace(string(boot))
 	}
@@ -43,10 +44,12 @@ func (id processID) String() string {
 
 func parseProcessID(text string) (id processID, ok bool) {
 	parts := strings.Split(text, "_")
-	if len(parts) != processIDParts {
+	at := len(parts) - processIDParts + 1 // where the host's name has ended
+	if at < 1 {
 		return id, false
 	}
-	return processID{parts[0], parts[1], parts[2], parts[3], parts[4], parts[5], parts[6]}, true
+	host, parts := strings.Join(parts[:at], "_"), parts[at:]
+	return processID{host, parts[0], parts[1], parts[2], parts[3], parts[4], parts[5]}, true
 }
 
 // processHasEnded returns a function that reports whether the process with an ID is

@@ -34,6 +34,7 @@ func TestProcessHasEnded(t *testing.T) {
 		"a child":                          {running, false},
 		"an earlier one with the same pid": {change(func(o *processID) { o.started = "1" }), true},
 		"one that is gone":                 {change(func(o *processID) { o.pid = "4194999" }), true},
+		"of a host with _ in its name":     {change(func(o *processID) { o.host, o.pid = "hpc_node_1", "4194999" }), true},
 		"before a reboot":                  {change(func(o *processID) { o.boot, o.pid = "other", "4194999" }), false},
 		"of another container":             {change(func(o *processID) { o.space, o.pod, o.pid = "1", "other", "4194999" }), false},
 		"of another container of the pod":  {change(func(o *processID) { o.space, o.pid = "1", "4194999" }), true},
@@ -58,5 +59,16 @@ func TestProcessHasEnded(t *testing.T) {
 	_ = child.Wait() // says that it was killed
 	if !processHasEnded("pod")(running) {
 		t.Error("the child has not ended, want that it has")
+	}
+}
+
+// The name of the host is one part, also with _ in it.
+func TestProcessIDsOfHostNames(t *testing.T) {
+	for _, host := range []string{"a", "a_b", "a_b_c", "_", ""} {
+		id := newProcessID("pod")
+		id.host = host
+		if got, ok := parseProcessID(id.String()); !ok || got != id {
+			t.Errorf("%s is parsed as %+v, %v", id, got, ok)
+		}
 	}
 }
