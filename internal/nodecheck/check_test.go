@@ -12,8 +12,14 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+
+	"github.com/virtual-kubelet/virtual-kubelet/internal/fakeapi"
 )
 
 func TestChecksAreWellNamed(t *testing.T) {
@@ -187,4 +193,38 @@ func TestInterruptedCheckCleansUp(t *testing.T) {
 			t.Errorf("left: %v, %v", pods, err)
 		}
 	})
+}
+
+// A check that does not get the answer to a creation removes what the API server may have made, but
+// not what another one has made under that name.
+func TestInterruptedCreationCleansUp(t *testing.T) {
+	for kind, create := range map[string]func(context.Context, *Scope) error{
+		"Pod":       func(ctx context.Context, s *Scope) error { _, err := s.CreateRunning(ctx); return err },
+		"ConfigMap": func(ctx context.Context, s *Scope) error { _, err := s.CreateConfigMap(ctx, "", nil); return err },
+		"Secret":    func(ctx context.Context, s *Scope) error { _, err := s.CreateSecret(ctx, "", nil); return err },
+	} {
+		resource, _ := meta.UnsafeGuessKindToResource(corev1.SchemeGroupVersion.WithKind(kind))
+		for want, failures := range [][]error{
+			{context.Canceled, apierrors.NewInternalError(errors.New("after it was stored"))},
+			{apierrors.NewAlreadyExists(resource.GroupResource(), "of another")},
+		} {
+			for _, failure := range failures {
+				client := fake.NewClientset()
+				fakeapi.React(&client.Fake, "create", resource.Resource, func(action clienttesting.Action) (bool, runtime.Object, error) {
+					if err := client.Tracker().Create(resource, action.(clienttesting.CreateAction).GetObject(), action.GetNamespace()); err != nil {
+						t.Error(err)
+					}
+					return true, nil, failure
+				})
+				result := Check{Name: "interrupted", run: create}.Run(t.Context(), NewForClient(client, Options{Name: "node"}))
+				if result.Outcome != Failed || strings.Contains(result.Why, "clean up") {
+					t.Errorf("%s, %v: got %+v", kind, failure, result)
+				}
+				left, err := client.Tracker().List(resource, corev1.SchemeGroupVersion.WithKind(kind), "default")
+				if err != nil || meta.LenList(left) != want {
+					t.Errorf("%s, %v: left: %v, want %d of them; %v", kind, failure, left, want, err)
+				}
+			}
+		}
+	}
 }

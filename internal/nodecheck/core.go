@@ -260,7 +260,7 @@ func checkDeletePending(ctx context.Context, s *Scope) error {
 
 func checkRecreate(ctx context.Context, s *Scope) error {
 	first := s.Pod(s.LongRunning("main"))
-	first.Name, first.GenerateName = first.GenerateName+rand.String(10), ""
+	chooseName(&first.ObjectMeta)
 	second := first.DeepCopy()
 	first, err := s.createAnd(ctx, first, "runs", Running)
 	if err != nil {

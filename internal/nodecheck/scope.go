@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 	"sync"
@@ -12,6 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/rand"
 	"k8s.io/utils/ptr"
 )
 
@@ -58,6 +60,16 @@ func (s *Scope) onEnd(remove func(context.Context) error) {
 	s.objects = append(s.objects, remove)
 }
 
+// onEndIfMade is onEnd for an object whose creation has failed with err, unless the API server has
+// refused it.
+func (s *Scope) onEndIfMade(err error, remove func(context.Context) error) {
+	var answer apierrors.APIStatus
+	if errors.As(err, &answer) && answer.Status().Code < http.StatusInternalServerError {
+		return
+	}
+	s.onEnd(remove)
+}
+
 func (s *Scope) objectMeta() metav1.ObjectMeta {
 	return metav1.ObjectMeta{
 		GenerateName: "nodecheck-" + s.name + "-",
@@ -66,7 +78,15 @@ func (s *Scope) objectMeta() metav1.ObjectMeta {
 	}
 }
 
-// Pod is a pod for the node, whose name the API server chooses.
+// chooseName sets a name, where the API server would: only what has a known name can be removed
+// where the answer to its creation is lost.
+func chooseName(meta *metav1.ObjectMeta) {
+	if meta.Name == "" {
+		meta.Name, meta.GenerateName = meta.GenerateName+rand.String(10), ""
+	}
+}
+
+// Pod is a pod for the node, whose name Create chooses.
 func (s *Scope) Pod(containers ...corev1.Container) *corev1.Pod {
 	return &corev1.Pod{
 		ObjectMeta: s.objectMeta(),
@@ -108,8 +128,14 @@ func (n *Node) LongRunning(name string) corev1.Container { return n.container(na
 
 // Create creates a pod.
 func (s *Scope) Create(ctx context.Context, pod *corev1.Pod) (*corev1.Pod, error) {
-	created, err := s.Client.CoreV1().Pods(s.Namespace).Create(ctx, pod, metav1.CreateOptions{})
+	pods := s.Client.CoreV1().Pods(s.Namespace)
+	pod = pod.DeepCopy()
+	chooseName(&pod.ObjectMeta)
+	created, err := pods.Create(ctx, pod, metav1.CreateOptions{})
 	if err != nil {
+		s.onEndIfMade(err, func(ctx context.Context) error {
+			return pods.Delete(ctx, pod.Name, metav1.DeleteOptions{GracePeriodSeconds: ptr.To[int64](0)})
+		})
 		return nil, fmt.Errorf("create a pod on node %s: %w", s.Name, err)
 	}
 	s.seen(created)
@@ -144,16 +170,17 @@ func (s *Scope) Delete(ctx context.Context, pod *corev1.Pod, graceSeconds int64)
 	return nil
 }
 
-// CreateConfigMap creates a ConfigMap. Its name is that of meta, or one that the
-// API server chooses.
+// CreateConfigMap creates a ConfigMap of that name, or of one that it chooses.
 func (s *Scope) CreateConfigMap(ctx context.Context, name string, data map[string]string) (*corev1.ConfigMap, error) {
 	configMaps := s.Client.CoreV1().ConfigMaps(s.Namespace)
 	object := &corev1.ConfigMap{ObjectMeta: s.named(name), Data: data}
+	remove := func(ctx context.Context) error { return configMaps.Delete(ctx, object.Name, metav1.DeleteOptions{}) }
 	created, err := configMaps.Create(ctx, object, metav1.CreateOptions{})
 	if err != nil {
+		s.onEndIfMade(err, remove)
 		return nil, fmt.Errorf("create a ConfigMap: %w", err)
 	}
-	s.onEnd(func(ctx context.Context) error { return configMaps.Delete(ctx, created.Name, metav1.DeleteOptions{}) })
+	s.onEnd(remove)
 	return created, nil
 }
 
@@ -161,11 +188,13 @@ func (s *Scope) CreateConfigMap(ctx context.Context, name string, data map[strin
 func (s *Scope) CreateSecret(ctx context.Context, name string, data map[string]string) (*corev1.Secret, error) {
 	secrets := s.Client.CoreV1().Secrets(s.Namespace)
 	object := &corev1.Secret{ObjectMeta: s.named(name), StringData: data}
+	remove := func(ctx context.Context) error { return secrets.Delete(ctx, object.Name, metav1.DeleteOptions{}) }
 	created, err := secrets.Create(ctx, object, metav1.CreateOptions{})
 	if err != nil {
+		s.onEndIfMade(err, remove)
 		return nil, fmt.Errorf("create a Secret: %w", err)
 	}
-	s.onEnd(func(ctx context.Context) error { return secrets.Delete(ctx, created.Name, metav1.DeleteOptions{}) })
+	s.onEnd(remove)
 	return created, nil
 }
 
@@ -174,6 +203,7 @@ func (s *Scope) named(name string) metav1.ObjectMeta {
 	if name != "" {
 		meta.Name, meta.GenerateName = name, ""
 	}
+	chooseName(&meta)
 	return meta
 }
 
