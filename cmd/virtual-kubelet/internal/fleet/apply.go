@@ -18,7 +18,6 @@ func (s *nodeSet) apply(ctx context.Context, wanted *nodepools.Wanted) (waiting 
 	changes := s.changes(wanted)
 	clear(s.failed)
 	s.forgetUnwanted(wanted)
-	errs := []error{s.removeInTime(ctx, changes.Removed)}
 	var replaced []string
 	for _, n := range changes.Replaced {
 		replaced = append(replaced, n.Name)
@@ -26,20 +25,13 @@ func (s *nodeSet) apply(ctx context.Context, wanted *nodepools.Wanted) (waiting 
 			s.adopt[n.Name] = true
 		}
 	}
-	errs = append(errs, s.removeInTime(ctx, replaced, nodeutil.KeepingReady())) // they are back at once
 	for _, n := range changes.Amended {
 		s.nodes[n.Name].provider.change(n.Overlay)
 		s.nodes[n.Name].Node = n
 	}
-	added := changes.Added
-	for _, n := range changes.Replaced {
-		if s.nodes[n.Name] == nil {
-			added = append(added, n)
-		} else { // it has not ended yet, and is replaced later
-			s.failed[n.Name] = n
-		}
-	}
-	errs = append(errs, s.add(ctx, added))
+	removals := append(s.removalsInTime(ctx, changes.Removed),
+		s.removalsInTime(ctx, replaced, nodeutil.KeepingReady())...) // they are back at once
+	changed := s.exchange(ctx, removals, append(changes.Added, changes.Replaced...))
 	if !changes.Empty() {
 		log.G(ctx).WithFields(log.Fields{
 			"added": len(changes.Added), "removed": len(changes.Removed),
@@ -47,7 +39,7 @@ func (s *nodeSet) apply(ctx context.Context, wanted *nodepools.Wanted) (waiting 
 		}).Info("Applied a change of the nodes")
 	}
 	waiting, err = s.deleteLeft(ctx, wanted)
-	return waiting, errors.Join(append(errs, err)...)
+	return waiting, errors.Join(changed, err)
 }
 
 // hasNode reports whether the Node of a node that runs is this process's: it is not as long

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -39,14 +38,34 @@ type runningNode struct {
 	adopts         bool // its Node may be that of another provider
 	removing       bool // the fleet was asked to remove it
 	provider       *overlaidProvider
-	closer         io.Closer // of its provider; may be nil
+	closer         io.Closer     // of its provider; may be nil
+	closed         chan struct{} // closed when closer has returned closeErr; nil until it is called
+	closeErr       error
 }
 
-func (n *runningNode) close() error {
+// close closes the provider, once, and waits until it is closed, or ctx has ended.
+func (n *runningNode) close(ctx context.Context) (closed bool, err error) {
 	if n.closer == nil {
-		return nil
+		return true, nil
 	}
-	return n.closer.Close()
+	if n.closed == nil {
+		n.closed = make(chan struct{})
+		go func() { // ends with the provider's Close; the nodeSet's close waits for it
+			defer close(n.closed)
+			n.closeErr = n.closer.Close()
+		}()
+	}
+	select {
+	case <-n.closed:
+		return true, n.closeErr
+	case <-ctx.Done():
+	}
+	select {
+	case <-n.closed: // although ctx has ended, too
+		return true, n.closeErr
+	default:
+		return false, fmt.Errorf("the provider of node %s is not closed yet: %w", n.Name, context.Cause(ctx))
+	}
 }
 
 // load returns the wanted nodes of this set, and the contents of the files that it read.
@@ -82,29 +101,58 @@ const maxAdditions = 1000
 // provider. One whose provider is long in being made does not hold up the others. Nodes that
 // cannot be added are recorded in s.failed.
 func (s *nodeSet) add(ctx context.Context, nodes []nodepools.Node) error {
+	return s.exchange(ctx, nil, nodes)
+}
+
+// exchange makes removals, and adds nodes as add does: each once the node of its name has ended.
+// All wait for a moment until all have.
+func (s *nodeSet) exchange(ctx context.Context, removals []*removal, nodes []nodepools.Node) error {
+	removed := make(chan struct{}) // closed when all removals have been made
+	earlier := map[string]*removal{}
+	for _, r := range removals {
+		earlier[r.node.Name] = r
+	}
 	added, errs := make([]*runningNode, len(nodes)), make([]error, len(nodes))
-	var adding errgroup.Group
+	var removing, adding errgroup.Group
+	removing.Go(func() error {
+		defer close(removed)
+		runRemovals(removals)
+		return nil
+	})
+	waiting, cancel := context.WithTimeout(ctx, replacementTimeout)
+	defer cancel()
+	select {
+	case <-removed:
+	case <-waiting.Done():
+	}
 	adding.SetLimit(maxAdditions)
 	for i, n := range nodes {
 		adding.Go(func() error {
+			if r := earlier[n.Name]; r != nil {
+				<-r.made
+				if !r.ended {
+					return nil
+				}
+			}
 			if ctx.Err() == nil {
 				added[i], errs[i] = s.newNode(ctx, n, s.adopt[n.Name])
 			}
 			return nil
 		})
 	}
-	_ = adding.Wait() // the errors are in errs
+	_, _ = adding.Wait(), removing.Wait() // the errors are in errs and removals
+	err := s.forgetRemoved(removals)
 	for i, n := range nodes {
 		switch {
-		case errs[i] != nil:
-			s.failed[n.Name] = n
 		case added[i] != nil:
 			s.nodes[n.Name] = added[i]
 			delete(s.failed, n.Name)
 			delete(s.adopt, n.Name)
+		case errs[i] != nil || s.nodes[n.Name] != nil: // that has not ended yet
+			s.failed[n.Name] = n
 		}
 	}
-	return errors.Join(errs...)
+	return errors.Join(append([]error{err}, errs...)...)
 }
 
 func (s *nodeSet) newNode(ctx context.Context, n nodepools.Node, adopt bool) (*runningNode, error) {
@@ -123,76 +171,18 @@ func (s *nodeSet) newNode(ctx context.Context, n nodepools.Node, adopt bool) (*r
 		return provider, nodeProvider, err
 	}
 	if _, err := s.fleet.Add(n.Name, added.provider.wrap(newProvider), nodeutil.WithNodeConfig(config)); err != nil {
-		return nil, errors.Join(err, added.close())
+		_, closeErr := added.close(context.WithoutCancel(ctx))
+		return nil, errors.Join(err, closeErr)
 	}
 	return added, nil
-}
-
-// maxRemovals is how many nodes are removed at the same time.
-const maxRemovals = 50
-
-// remove removes nodes from the fleet, and closes their providers. A node that has not
-// ended when ctx does stays in s.nodes, so that its provider is closed later.
-func (s *nodeSet) remove(ctx context.Context, names []string, opts ...nodeutil.RemoveOption) error {
-	return s.removeEach(names, func(n *runningNode) error { return s.removeNode(ctx, n, opts) })
-}
-
-func (s *nodeSet) removeEach(names []string, remove func(*runningNode) error) error {
-	closed, errs := make([]bool, len(names)), make([]error, len(names))
-	var removing errgroup.Group
-	removing.SetLimit(maxRemovals)
-	for i, name := range names {
-		n := s.nodes[name]
-		removing.Go(func() error {
-			errs[i] = remove(n)
-			if closed[i] = s.fleet.Node(name) == nil; closed[i] {
-				errs[i] = errors.Join(errs[i], n.close())
-			}
-			return nil
-		})
-	}
-	_ = removing.Wait() // the errors are in errs
-	for i, name := range names {
-		if closed[i] {
-			delete(s.nodes, name)
-		}
-	}
-	return errors.Join(errs...)
-}
-
-// removalTimeout is how long a change of the nodes waits for the end of each that it removes.
-const removalTimeout = time.Minute
-
-var errNotEnded = errors.New("what it does in the provider goes on, although it was cancelled")
-
-// removeInTime is remove, but one node whose provider does not return holds up neither the
-// others nor later changes. It is in s.nodes until it was removed again after it has ended.
-func (s *nodeSet) removeInTime(ctx context.Context, names []string, opts ...nodeutil.RemoveOption) error {
-	return s.removeEach(names, func(n *runningNode) error {
-		ctx, cancel := context.WithTimeoutCause(ctx, removalTimeout, errNotEnded)
-		defer cancel()
-		return s.removeNode(ctx, n, opts)
-	})
-}
-
-// removeNode asks the fleet to remove a node, once, and waits for its end; not again in a later
-// attempt.
-func (s *nodeSet) removeNode(ctx context.Context, n *runningNode, opts []nodeutil.RemoveOption) error {
-	if !n.removing {
-		n.removing = true
-		return s.fleet.Remove(ctx, n.Name, opts...)
-	}
-	if s.fleet.Node(n.Name) != nil {
-		return fmt.Errorf("node %s has not ended yet: %w", n.Name, errNotEnded)
-	}
-	return nil
 }
 
 // close closes the providers of the nodes.
 func (s *nodeSet) close() error {
 	var errs []error
 	for _, n := range s.nodes {
-		errs = append(errs, n.close())
+		_, err := n.close(context.Background())
+		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
 }

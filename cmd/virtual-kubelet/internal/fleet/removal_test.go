@@ -78,3 +78,66 @@ func TestProviderThatIgnoresTheEndOfItsContext(t *testing.T) {
 		})
 	}
 }
+
+// A pool whose nodes are replaced does not lose them all for one that does not end, or whose provider is not
+// closed: their leases would run out. New nodes do not wait for it either.
+func TestNodesThatDoNotWaitForOneThatDoesNotEnd(t *testing.T) {
+	for _, what := range []string{"call", "close"} {
+		t.Run(what, func(t *testing.T) {
+			var held chan struct{}
+			var made, ended atomic.Bool
+			before := func(r *poolsRig) {
+				held = make(chan struct{})
+				r.newProvider = func(ctx context.Context, n nodepools.Node, cfg nodeutil.ProviderConfig) (nodeutil.Provider, node.NodeProvider, io.Closer, error) {
+					if n.Name == "a-0" && made.Swap(true) && !ended.Load() {
+						t.Error("the node is made again although it has not ended")
+					}
+					provider, nodeProvider, c, err := newMock(ctx, n, cfg)
+					switch {
+					case err != nil || n.Name != "a-0" || ended.Load():
+						return provider, nodeProvider, c, err
+					case what == "close":
+						return provider, nodeProvider, closer(func() error { <-held; ended.Store(true); return c.Close() }), err
+					}
+					return stuckProvider{provider, held}, nodeProvider, closer(func() error { ended.Store(true); return c.Close() }), err
+				}
+			}
+			poolsBubbleAfter(t, before, `{pools: [{name: a, count: 2}]}`, func(r *poolsRig) {
+				pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "p", UID: "u"}, Spec: corev1.PodSpec{NodeName: "a-0", Containers: []corev1.Container{{Name: "c"}}}}
+				if _, err := r.client.CoreV1().Pods("default").Create(t.Context(), pod, metav1.CreateOptions{}); err != nil {
+					t.Fatal(err)
+				}
+				r.pass()
+				config := `providerConfig: {a-0: {cpu: "5"}, a-1: {cpu: "5"}}`
+				r.write(`{pools: [{name: a, count: 2, ` + config + `}, {name: b, count: 1}]}`)
+				r.pass()
+				r.pass()
+				r.want("meanwhile", map[string]string{"a-0": "ready 20", "a-1": "ready 5", "b-0": "ready 20"})
+				r.wantErrors("meanwhile")
+				close(held)
+				r.pass()
+				r.want("once it has ended", map[string]string{"a-0": "ready 5", "a-1": "ready 5", "b-0": "ready 20"})
+				r.wantErrors("in the end")
+			})
+		})
+	}
+}
+
+// A node that is renamed may have the state directory of the one that it was: that is closed first.
+func TestNodesThatWaitForOthersThatEnd(t *testing.T) {
+	var closed atomic.Bool
+	before := func(r *poolsRig) {
+		r.newProvider = func(ctx context.Context, n nodepools.Node, cfg nodeutil.ProviderConfig) (nodeutil.Provider, node.NodeProvider, io.Closer, error) {
+			if n.Name == "b-0" && !closed.Load() {
+				t.Error("the provider of the new node is made before that of the earlier one is closed")
+			}
+			provider, nodeProvider, c, err := newMock(ctx, n, cfg)
+			return provider, nodeProvider, closer(func() error { time.Sleep(time.Second); closed.Store(true); return c.Close() }), err
+		}
+	}
+	poolsBubbleAfter(t, before, `{pools: [{name: a, count: 1}]}`, func(r *poolsRig) {
+		r.write(`{pools: [{name: b, count: 1}]}`)
+		r.pass()
+		r.want("renamed", map[string]string{"a-0": "gone 20", "b-0": "ready 20"})
+	})
+}

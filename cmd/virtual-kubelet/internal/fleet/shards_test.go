@@ -3,6 +3,7 @@ package fleet
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -106,9 +107,9 @@ func TestShardsOfPools(t *testing.T) {
 	})
 }
 
-// A node that ends while others are closed, when it is no longer waited for, is not
-// forgotten: its provider is closed in the end.
-func TestNodeThatEndsWhileOthersAreClosed(t *testing.T) {
+// Nodes that end, and whose providers are closed, when they are no longer waited for are not
+// forgotten: the shard ends when all providers are closed.
+func TestNodesThatEndWhenTheyAreNotWaitedFor(t *testing.T) {
 	poolsBubble(t, `{pools: []}`, func(r *poolsRig) {
 		t := r.t
 		f, end := r.shared(`{pools: [{name: a, count: 2}]}`, 1)
@@ -121,18 +122,19 @@ func TestNodeThatEndsWhileOthersAreClosed(t *testing.T) {
 		if err := f.fleet.Remove(t.Context(), "a-1"); err != nil {
 			t.Fatal(err)
 		}
-		s.nodes["a-1"].closer = closer(func() error { time.Sleep(time.Minute); return nil })
-		closed := false
-		s.nodes["a-0"].closer = closer(func() error { closed = true; return nil })
+		var closed atomic.Int64
+		s.nodes["a-1"].closer = closer(func() error { time.Sleep(time.Minute); closed.Add(1); return nil })
+		s.nodes["a-0"].closer = closer(func() error { closed.Add(1); return nil })
 		ended, cancel := context.WithCancel(t.Context())
 		cancel()
-		_ = s.remove(ended, []string{"a-0", "a-1"}) // of a-0 the error is that it has not ended yet
-		if f.fleet.Node("a-0") != nil || s.nodes["a-1"] != nil {
-			t.Error("the nodes have not ended")
+		_ = s.remove(ended, []string{"a-0", "a-1"}) // the error is that they have not ended yet
+		r.pass()
+		if f.fleet.Node("a-0") != nil || closed.Load() > 0 {
+			t.Errorf("a-0 has not ended, or %d providers are closed", closed.Load())
 		}
-		_ = s.end(t.Context()) // a-0 is not in the fleet
-		if !closed {
-			t.Error("the provider of a node that has ended was not closed")
+		_ = s.end(t.Context()) // neither is in the fleet
+		if closed.Load() != 2 {
+			t.Errorf("%d providers were closed, want those of both nodes", closed.Load())
 		}
 	})
 }

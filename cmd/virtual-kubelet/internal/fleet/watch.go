@@ -4,9 +4,9 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"slices"
 	"time"
 
-	"github.com/virtual-kubelet/virtual-kubelet/cmd/virtual-kubelet/internal/nodepools"
 	"github.com/virtual-kubelet/virtual-kubelet/log"
 	"github.com/virtual-kubelet/virtual-kubelet/node"
 	"github.com/virtual-kubelet/virtual-kubelet/node/nodeutil"
@@ -112,13 +112,7 @@ func (s *nodeSet) addFailed(ctx context.Context) bool {
 			removing = append(removing, name)
 		}
 	}
-	left := s.removeInTime(ctx, removing) != nil
-	var again []nodepools.Node
-	for name, n := range s.failed {
-		if s.nodes[name] == nil {
-			again = append(again, n)
-		}
-	}
-	_ = s.add(ctx, again) // the error was logged before
-	return left || len(s.failed) > 0
+	removals := s.removalsInTime(ctx, removing)
+	_ = s.exchange(ctx, removals, slices.Collect(maps.Values(s.failed))) // the error was logged before
+	return len(s.failed) > 0 || slices.ContainsFunc(removals, func(r *removal) bool { return r.err != nil })
 }
