@@ -47,6 +47,13 @@ func codesOf(action podgroup.Action) podgroup.Codes {
 	return of
 }
 
+// isOfGroup reports whether the code of an error is about a container group, and not about a
+// container of one.
+func isOfGroup(err error) bool {
+	e, ok := errors.AsType[callError](err)
+	return ok && strings.Contains(e.code, "ContainerGroup")
+}
+
 // callError is an error response of the API.
 type callError struct {
 	name, code, message, requestID string

@@ -13,6 +13,7 @@ import (
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
 	"github.com/virtual-kubelet/virtual-kubelet/podgroup"
+	"github.com/virtual-kubelet/virtual-kubelet/podgroup/grouptest"
 )
 
 func TestOneListingAnswersForAllPods(t *testing.T) {
@@ -126,16 +127,35 @@ func TestListingsRespectThrottling(t *testing.T) {
 // The API lists nothing to an access key without the right to list. That pods run must
 // not be forgotten then, also after a restart of the node.
 func TestAnEmptyListingIsConfirmed(t *testing.T) {
+	for name, change := range map[string]func(u *grouptest.Unit){
+		"running": func(*grouptest.Unit) {},
+		"Pending": func(u *grouptest.Unit) { // whose container has no ID yet
+			u.Phase, u.Container("main").Now = podgroup.Pending, podgroup.Run{Reason: "ImagePullBackOff"}
+		},
+		"in CrashLoopBackOff": func(u *grouptest.Unit) {
+			c := u.Container("main")
+			c.Last, c.Restarts = podgroup.Run{State: podgroup.Terminated, ExitCode: 1, Started: c.Now.Started, Finished: c.Now.Started}, 1
+			c.Now = podgroup.Run{Reason: "CrashLoopBackOff"}
+		},
+	} {
+		t.Run(name, func(t *testing.T) { testEmptyListing(t, name == "running", change) })
+	}
+}
+
+func testEmptyListing(t *testing.T, runs bool, change func(u *grouptest.Unit)) {
 	r := newRig(t, 0)
 	pod := r.create(t, newPod("a"))
+	if err := r.api.Change("a", change); err != nil {
+		t.Fatal(err)
+	}
 	pod.Status = *r.status(t, pod)
 	r.home.SetPod(pod)
 	r.api.Hide(true)
 	for name, p := range map[string]*podgroup.Provider{"the provider": r.Provider, "one after a restart": r.newProvider(t, testConfig(r.api.URL))} {
-		if _, err := p.GetPodStatusByUID(t.Context(), "default", "a", pod.UID); !errdefs.IsUnavailable(err) || !strings.Contains(err.Error(), "eci:DescribeContainerGroups") {
+		if _, err := p.GetPodStatusByUID(t.Context(), "default", "a", pod.UID); !errdefs.IsUnavailable(err) || errdefs.IsNotFound(err) || !strings.Contains(err.Error(), "the access key has the right") {
 			t.Errorf("%s: the status of a pod gives %v", name, err)
 		}
-		if err := p.DeletePod(t.Context(), pod); !errdefs.IsUnavailable(err) {
+		if err := p.DeletePod(t.Context(), pod); !errdefs.IsUnavailable(err) || errdefs.IsNotFound(err) {
 			t.Errorf("%s: the deletion gives %v", name, err)
 		}
 		if err := p.Ping(t.Context()); err == nil {
@@ -151,10 +171,15 @@ func TestAnEmptyListingIsConfirmed(t *testing.T) {
 	if err := r.api.Remove("a"); err != nil {
 		t.Fatal(err)
 	}
-	r.refuse("DescribeContainerLog", 1, http.StatusNotFound, "InvalidParameter.NotFound", "no such group")
+	if runs { // else it may be about the container
+		r.refuse("DescribeContainerLog", 1, http.StatusNotFound, "InvalidParameter.NotFound", "no such group")
+	}
 	for range 2 { // by either code
 		if _, err := r.GetPodStatusByUID(t.Context(), "default", "a", pod.UID); !errdefs.IsNotFound(err) {
 			t.Errorf("the status of a pod whose group is gone gives %v", err)
 		}
+	}
+	if err := r.Ping(t.Context()); err != nil {
+		t.Errorf("the node is not well: %v", err)
 	}
 }

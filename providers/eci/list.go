@@ -335,17 +335,24 @@ func (g *groups) prune() {
 }
 
 // ConfirmEmpty implements podgroup.EmptyConfirmer. The API returns an empty list, not an
-// error, to an access key without the right to list. So the log of a pod that has run is
-// requested, which the API refuses only then with NotFound if the group does not exist.
+// error, to an access key without the right to list. So the log of a container is requested,
+// which the API refuses with NotFound if the group does not exist. If none has run, it may do
+// so also because the container has no log: then only a code about the group counts.
 func (b *backend) ConfirmEmpty(ctx context.Context, unitID string, pod *corev1.Pod) error {
-	ran := slices.IndexFunc(pod.Status.ContainerStatuses, func(s corev1.ContainerStatus) bool { return strings.Contains(s.ContainerID, unitID) })
-	if ran < 0 { // podgroup has found the unit's ID in one
-		return fmt.Errorf("ECI lists no container groups, and no container of pod %s/%s is known to have run in group %s", pod.Namespace, pod.Name, unitID)
+	container, hasRun := pod.Spec.Containers[0].Name, false
+	for _, s := range pod.Status.ContainerStatuses {
+		if strings.Contains(s.ContainerID, unitID) {
+			container, hasRun = s.Name, true
+			break
+		}
 	}
-	_, err := b.ReadLog(ctx, &podgroup.Unit{ID: unitID}, pod.Status.ContainerStatuses[ran].Name, podgroup.LogQuery{Tail: 1})
+	_, err := b.ReadLog(ctx, &podgroup.Unit{ID: unitID}, container, podgroup.LogQuery{Tail: 1})
 	switch {
-	case errdefs.IsNotFound(err):
+	case errdefs.IsNotFound(err) && (hasRun || isOfGroup(err)):
 		return nil
+	case errdefs.IsNotFound(err):
+		err = errors.New(err.Error()) // without its class: the pod would count as gone
+		fallthrough
 	case err != nil:
 		return fmt.Errorf("ECI lists no container groups, and that group %s of pod %s/%s is gone cannot be confirmed "+
 			"(check that the access key has the rights of the README, without which lists are empty): %w", unitID, pod.Namespace, pod.Name, err)
