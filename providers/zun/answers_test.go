@@ -205,6 +205,34 @@ func TestNoHostForCapsule(t *testing.T) {
 	})
 }
 
+// Zun starts the containers of a capsule one after the other. If it cannot start one, those before run
+// on in a capsule whose status is Error: it is deleted before its pod counts as failed.
+func TestCapsuleInErrorThatRuns(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		pod := grouptest.NewPod("half")
+		pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{Name: "second", Image: "missing"})
+		r.create(t, pod)
+		if err := r.world.Change(pod.Name, func(u *grouptest.Unit) { u.Container("second").Now = podgroup.Run{} }); err != nil {
+			t.Fatal(err)
+		}
+		if err := r.world.FailUnit(pod.Name, "DockerError", "no such image: missing"); err != nil {
+			t.Fatal(err)
+		}
+		r.world.Refuse(zuntest.ActionDelete, 1, &grouptest.Refusal{Status: http.StatusServiceUnavailable, Message: "no"})
+		if status := r.status(t, pod); status.Phase == corev1.PodFailed || r.world.Calls(zuntest.ActionDelete) != 1 {
+			t.Errorf("after %d deletions, of which none has succeeded: %+v", r.world.Calls(zuntest.ActionDelete), status)
+		}
+		status := r.status(t, pod)
+		if status.Phase != corev1.PodFailed || status.Reason != "CapsuleError" || !strings.Contains(status.Message, "no such image") {
+			t.Errorf("the capsule is deleted: %+v", status)
+		}
+		time.Sleep(5 * time.Second)
+		if units := r.world.Units(nil); len(units) != 0 {
+			t.Errorf("capsules are left: %+v", units)
+		}
+	})
+}
+
 // Zun repeats what is wrong of a request.
 func TestErrorsHaveNoValues(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {

@@ -27,7 +27,8 @@ type backend struct {
 	auth      gophercloud.AuthOptions
 	endpoints gophercloud.EndpointOpts
 	transport http.RoundTripper
-	pods      corev1listers.PodLister // nil in tests that need no names of older capsules
+	pods      corev1listers.PodLister // nil in tests that need no pods of capsules
+	mayBegin  func() bool             // reports whether this process is the node's; nil if it always is
 
 	authenticating chan struct{} // held by who sets client
 	client         *gophercloud.ServiceClient
@@ -55,7 +56,7 @@ func newProvider(init nodeutil.ProviderConfig, cfg Config, transport http.RoundT
 	if err != nil {
 		return nil, err
 	}
-	b.pods = init.Pods
+	b.pods, b.mayBegin = init.Pods, init.MayBegin
 	p, _, err := podgroup.New(init, b, b.options())
 	if err != nil {
 		return nil, err
@@ -213,7 +214,9 @@ func (b *backend) List(ctx context.Context, filter map[string]string, page strin
 	for i := range list.Capsules { // containers of other nodes' capsules are not asked for
 		c := &list.Capsules[i]
 		if tags := b.tags(c.Labels); c.Status != statusDeleted && tags[podgroup.TagNodeName] == filter[podgroup.TagNodeName] && tags[podgroup.TagClusterName] == filter[podgroup.TagClusterName] {
-			found.Units = append(found.Units, b.unit(ctx, c))
+			u := b.unit(ctx, c)
+			b.endFailed(ctx, c, &u)
+			found.Units = append(found.Units, u)
 		}
 	}
 	if n := len(list.Capsules); n > 0 && list.Next != "" {

@@ -92,6 +92,9 @@ const (
 	statusDeleted    = "Deleted"
 )
 
+// liveStatuses are those of capsules and containers that run, or may.
+var liveStatuses = []string{statusRunning, statusRestarting, statusRebuilding, statusPaused, statusUnknown}
+
 // restartNever and restartOnFailure are restart policies as Zun names them.
 const (
 	restartNever     = "no"
@@ -107,7 +110,7 @@ func (b *backend) unit(ctx context.Context, c *capsule) podgroup.Unit {
 			u.IPs = append(u.IPs, address.Addr)
 		}
 	}
-	ended, good := len(c.Containers) > 0, true
+	ended, good, runs := len(c.Containers) > 0, true, false
 	for i, name := range b.names(c) {
 		if name == "" {
 			continue
@@ -117,25 +120,46 @@ func (b *backend) unit(ctx context.Context, c *capsule) podgroup.Unit {
 		one.Name = name
 		u.Containers, u.Data.(map[string]string)[name] = append(u.Containers, one), found.UUID
 		ended, good = ended && (isInit || one.Now.State == podgroup.Terminated), good && one.Now.ExitCode == 0
+		runs = runs || slices.Contains(liveStatuses, found.Status)
 	}
 	ended = ended && len(u.Containers) > 0
 	switch {
 	case c.Status == statusDeleting, c.Status == statusDeleted:
 		u.Phase = podgroup.Stopping
 	case c.Status == statusError:
-		u.Phase, u.Failure = podgroup.Failed, &podspec.Failure{Reason: "CapsuleError", Message: c.StatusReason}
+		u.Phase = podgroup.Running // Zun does not stop what it has started before the error: see endFailed
+		if !runs {
+			c.fail(&u)
+		}
 		u.Events = []podgroup.Event{{Type: corev1.EventTypeWarning, Reason: "CapsuleError", Message: c.StatusReason, At: c.UpdatedAt.time()}}
 	case ended && good:
 		u.Phase = podgroup.Succeeded
 	case ended, c.Status == statusStopped, c.Status == statusDead:
 		u.Phase = podgroup.Failed
-	case slices.Contains([]string{statusRunning, statusRestarting, statusRebuilding, statusPaused, statusUnknown}, c.Status):
+	case slices.Contains(liveStatuses, c.Status):
 		u.Phase = podgroup.Running
 	}
 	if u.Over() {
 		u.Ended = c.UpdatedAt.time()
 	}
 	return u
+}
+
+// fail makes u a unit that has failed.
+func (c *capsule) fail(u *podgroup.Unit) {
+	u.Phase, u.Failure = podgroup.Failed, &podspec.Failure{Reason: "CapsuleError", Message: c.StatusReason}
+	u.Ended = c.UpdatedAt.time()
+}
+
+// endFailed deletes a capsule in Error of which containers run, so that these do not run beside those
+// of the pod that takes the place of its pod, which has failed then. The next list tries it again.
+func (b *backend) endFailed(ctx context.Context, c *capsule, u *podgroup.Unit) {
+	if c.Status != statusError || u.Over() || b.podOf(c) == nil || b.mayBegin != nil && !b.mayBegin() {
+		return
+	}
+	if err := b.Delete(ctx, u, 0); err == nil || errdefs.IsNotFound(err) {
+		c.fail(u)
+	}
 }
 
 // tags returns the labels of a capsule. Those of the provider that this one replaces have an
@@ -158,11 +182,11 @@ func (b *backend) names(c *capsule) []string {
 		names[i] = all[i].Environment[wire.EnvName]
 		marked = marked || names[i] != ""
 	}
-	if marked || b.pods == nil {
+	if marked {
 		return names
 	}
-	pod, err := b.pods.Pods(c.Labels[podgroup.TagNamespace]).Get(c.Labels[podgroup.TagPodName])
-	if err != nil || pod.UID != types.UID(c.Labels[podgroup.TagUID]) {
+	pod := b.podOf(c)
+	if pod == nil {
 		return names
 	}
 	next := 0
@@ -173,6 +197,18 @@ func (b *backend) names(c *capsule) []string {
 		}
 	}
 	return names
+}
+
+// podOf returns the pod of a capsule, or nil. It must not be changed.
+func (b *backend) podOf(c *capsule) *corev1.Pod {
+	if b.pods == nil {
+		return nil
+	}
+	pod, err := b.pods.Pods(c.Labels[podgroup.TagNamespace]).Get(c.Labels[podgroup.TagPodName])
+	if err != nil || pod.UID != types.UID(c.Labels[podgroup.TagUID]) {
+		return nil
+	}
+	return pod
 }
 
 // shown translates what Zun says of a container. Its restart policy may be another one than the

@@ -217,15 +217,17 @@ func timeOf(t time.Time) any {
 	return t.UTC().Format("2006-01-02 15:04:05")
 }
 
-// view is what Zun shows of a capsule. Its status is that of the container with the network.
+// view is what Zun shows of a capsule. Its status is that of the container with the network, or
+// Error if it could not be created; containers that were started before run on.
 func (s *Server) view(u *grouptest.Unit) map[string]any {
 	t := u.Spec.Data.(*wire.Template)
 	status, reason := "Creating", any(nil)
 	started := slices.ContainsFunc(u.Containers, func(c podgroup.Container) bool { return c.Now.State != podgroup.Waiting })
+	runsOn := slices.ContainsFunc(u.Containers, func(c podgroup.Container) bool { return c.Now.State == podgroup.Executing })
 	switch {
 	case u.Phase == podgroup.Stopping:
 		status = "Deleting"
-	case u.Over() && !started:
+	case u.Over() && (!started || runsOn):
 		status, reason = "Error", u.Events[len(u.Events)-1].Message
 	case u.Phase != podgroup.Pending:
 		status = "Running"
