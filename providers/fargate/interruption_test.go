@@ -36,6 +36,37 @@ func TestCapacityThatComesBack(t *testing.T) {
 	})
 }
 
+// ECS knows the token of a request that has found no capacity for a day. A process that begins meanwhile
+// with another configuration is refused with it, and makes another one; not if there is a task.
+func TestAnotherConfigurationAfterLackOfCapacity(t *testing.T) {
+	for _, isRun := range []bool{false, true} {
+		onNode(t, nil, func(n *pods) {
+			pod := grouptest.NewPod("waits")
+			n.cluster.SetPod(pod)
+			if isRun {
+				n.world.Lose("RunTask", 1)
+			} else {
+				n.server.LackCapacity(1)
+			}
+			if err := n.CreatePod(n.Context(), pod); err == nil || errdefs.IsPermanent(err) {
+				n.Fatal(err)
+			}
+			cfg := testConfig()
+			cfg.Subnets = append(cfg.Subnets, "subnet-2")
+			p := n.another(n.cluster.Config(), cfg)
+			for i := range 2 {
+				if err := p.CreatePod(n.Context(), pod); errdefs.IsPermanent(err) || (err == nil) != (!isRun && i == 1) {
+					n.Errorf("attempt %d, while there is a task: %t: %v", i, isRun, err)
+				}
+				time.Sleep(2 * time.Minute)
+			}
+			if units := n.world.Units(nil); len(units) != 1 {
+				n.Errorf("there are %d tasks", len(units))
+			}
+		})
+	}
+}
+
 // ECS refuses a request as invalid if EC2 has refused what it has asked for it.
 func TestErrorsOfOthers(t *testing.T) {
 	for text, throttled := range map[string]bool{

@@ -251,6 +251,12 @@ func (b *backend) start(ctx context.Context, r *podgroup.Request, p *plan) (*typ
 		if err := classify(podgroup.ActionLog, err); errdefs.IsNotFound(err) && !errors.As(err, new(*types.ClusterNotFoundException)) {
 			return nil, err
 		}
+		if conflict, ok := errors.AsType[*types.ConflictException](err); ok && len(conflict.ResourceIds) == 0 {
+			// An earlier process has used the token, with another configuration, and got no task. Should
+			// its request still be under way, the next list has its task before this one is made again.
+			b.refuse(r)
+			return nil, codes.Classify(podgroup.ActionCreate, codeLater, 0, 0, fmt.Errorf("ECS has started no task when it was asked with another configuration, and is asked again later: %s", conflict.ErrorMessage()))
+		}
 		return nil, classify(podgroup.ActionCreate, err)
 	}
 	if len(out.Tasks) == 0 {

@@ -44,7 +44,8 @@ type Server struct {
 	unhealthy map[string]string    // health of containers, by task and name
 	untagged  map[string]bool      // tasks that StopTask was called for, by ID
 	lacking   int                  // how many requests will find no capacity
-	lacked    map[string]bool      // those that have, by token
+	lacked    map[string]string    // those that have, by token
+	tokens    map[string]string    // the tasks of tokens
 	slow      bool                 // secrets that are deleted exist on
 	abandoned int                  // commands whose client has gone without ending them
 	failing   int                  // how many tasks will not start
@@ -60,7 +61,7 @@ type revision struct {
 
 // New returns a server.
 func New(w *grouptest.World) *Server {
-	return &Server{World: w, Account: HomeAccount, clusters: map[string]bool{Cluster: true}, families: map[string][]*revision{}, reasons: map[string]string{}, sessions: map[string]commandSession{}, secrets: map[string]secret{}, codes: map[string]string{}, unhealthy: map[string]string{}, untagged: map[string]bool{}, lacked: map[string]bool{}, unstarted: map[string]time.Time{}}
+	return &Server{World: w, Account: HomeAccount, clusters: map[string]bool{Cluster: true}, families: map[string][]*revision{}, reasons: map[string]string{}, sessions: map[string]commandSession{}, secrets: map[string]secret{}, codes: map[string]string{}, unhealthy: map[string]string{}, untagged: map[string]bool{}, lacked: map[string]string{}, tokens: map[string]string{}, unstarted: map[string]time.Time{}}
 }
 
 func refuse(code, message string) error {
@@ -142,12 +143,26 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		case errors.Is(err, grouptest.ErrTokenReused):
 			status, code = http.StatusBadRequest, "ConflictException"
 		}
-		answer = object{"__type": code, "message": message}
+		shown := object{"__type": code, "message": message}
+		if used, ok := errors.AsType[tokenUsed](err); ok {
+			shown["resourceIds"] = used.tasks
+		}
+		answer = shown
 	}
 	w.Header().Set("Content-Type", "application/x-amz-json-1.1")
 	w.WriteHeader(status)
 	_ = json.NewEncoder(w).Encode(answer) // the client may have gone
 }
+
+// tokenUsed is the error of a request whose token was used for another one, which has started these
+// tasks, or none.
+type tokenUsed struct{ tasks []string }
+
+// Error implements error.
+func (tokenUsed) Error() string { return grouptest.ErrTokenReused.Error() }
+
+// Is has it be a grouptest.ErrTokenReused.
+func (tokenUsed) Is(target error) bool { return target == grouptest.ErrTokenReused }
 
 // RemoveCluster removes the cluster.
 func (s *Server) RemoveCluster() {

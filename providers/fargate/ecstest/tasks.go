@@ -127,10 +127,21 @@ func (s *Server) run(in ecs.RunTaskInput) (any, error) {
 			spec.RestartPolicy = map[bool]string{true: "OnFailure", false: "Always"}[len(c.RestartPolicy.IgnoredExitCodes) > 0]
 		}
 	}
-	if s.lacks(spec.Token) {
+	lacks, err := s.lacks(spec.Token, spec.Request)
+	if err != nil {
+		return nil, err
+	}
+	if lacks {
 		return object{"tasks": []any{}, "failures": []any{object{"reason": "Capacity is unavailable at this time. Please try again later or in a different availability zone"}}}, nil
 	}
 	u, err := s.World.Create(spec)
+	s.mu.Lock()
+	if errors.Is(err, grouptest.ErrTokenReused) {
+		err = tokenUsed{[]string{s.tokens[spec.Token]}}
+	} else if err == nil {
+		s.tokens[spec.Token] = arn(taskARN + u.ID)
+	}
+	s.mu.Unlock()
 	if err != nil {
 		return nil, err
 	}
@@ -161,15 +172,20 @@ func (s *Server) LackCapacity(requests int) {
 	s.lacking = requests
 }
 
-// lacks reports whether a request with a token finds no capacity, or has found none.
-func (s *Server) lacks(token string) bool {
+// lacks reports whether a request with a token finds no capacity, or has found none. Another request
+// with that token is refused.
+func (s *Server) lacks(token, request string) (bool, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.lacked[token] && s.lacking > 0 {
+	before, lacked := s.lacked[token]
+	switch {
+	case lacked && before != request:
+		return false, tokenUsed{}
+	case !lacked && s.lacking > 0:
 		s.lacking--
-		s.lacked[token] = true
+		s.lacked[token], lacked = request, true
 	}
-	return s.lacked[token]
+	return lacked, nil
 }
 
 // stop stops a task, and deletes its tags.
