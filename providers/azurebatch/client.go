@@ -189,8 +189,18 @@ func answer(action podgroup.Action, code string, status int, wait time.Duration,
 	if code == "JobNotFound" {
 		return errdefs.AsUnavailable(&jobGone{err})
 	}
-	return codes.Classify(action, code, status, wait, err)
+	err = codes.Classify(action, code, status, wait, err)
+	if action == podgroup.ActionCreate && strings.HasPrefix(code, "Job") {
+		return &jobClosed{err}
+	}
+	return err
 }
+
+// jobClosed is the error of a creation that the state of the job does not allow.
+type jobClosed struct{ error }
+
+// Unwrap returns the error with its class.
+func (e *jobClosed) Unwrap() error { return e.error }
 
 // jobGone is the error of a call for a job that does not exist.
 type jobGone struct{ error }

@@ -194,6 +194,9 @@ func ratio(a, b int64) float64 {
 
 // Report implements podgroup.Reporter: the capacity is that of the pool.
 func (b *backend) Report(ctx context.Context, n *corev1.Node) error {
+	if err := b.checkJob(ctx); err != nil {
+		return err
+	}
 	p, err := b.poolOf(ctx)
 	if err != nil {
 		return err

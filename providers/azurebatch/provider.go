@@ -33,7 +33,8 @@ type backend struct {
 	adder  adder
 	budget *podgroup.Budget // of the calls that package podgroup makes, too
 
-	hasJob atomic.Bool // the last list has found it
+	hasJob    atomic.Bool // the last list has found it
+	jobClosed atomic.Bool // a creation was refused for its state
 
 	mu      sync.Mutex
 	pool    pool
@@ -122,6 +123,27 @@ func isJobGone(err error) bool {
 	return gone
 }
 
+// checkJob returns an error if the job takes no tasks any more, once a creation was refused for that.
+func (b *backend) checkJob(ctx context.Context) error {
+	if !b.jobClosed.Load() {
+		return nil
+	}
+	var job azbatch.GetJobResponse
+	err := b.budget.Do(ctx, actionShow, func() (err error) {
+		job, err = b.client.GetJob(ctx, b.cfg.JobID, &azbatch.GetJobOptions{SelectParam: []string{"id", "state"}})
+		return classify(podgroup.ActionReport, err)
+	})
+	switch {
+	case isJobGone(err): // a list creates it
+	case err != nil:
+		return err
+	case same(job.State, azbatch.JobStateTerminating), same(job.State, azbatch.JobStateCompleted):
+		return errdefs.AsUnavailable(fmt.Errorf("job %s takes no tasks, since it is %s: delete it, or set another jobID", b.cfg.JobID, deref(job.State)))
+	}
+	b.jobClosed.Store(false)
+	return nil
+}
+
 // Create implements podgroup.Backend. The ID of the task is the pod's: a task that exists is
 // the one of an earlier call, whose answer was lost.
 func (b *backend) Create(ctx context.Context, r *podgroup.Request) (podgroup.Unit, error) {
@@ -147,6 +169,9 @@ func (b *backend) Create(ctx context.Context, r *podgroup.Request) (podgroup.Uni
 	if err != nil {
 		if isJobGone(err) { // the next list creates it
 			b.hasJob.Store(false)
+		}
+		if _, closed := errors.AsType[*jobClosed](err); closed {
+			b.jobClosed.Store(true)
 		}
 		return podgroup.Unit{}, err
 	}

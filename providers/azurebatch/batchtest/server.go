@@ -41,6 +41,7 @@ const (
 	ActionFile       = "GET /jobs/{job}/tasks/{task}/files/{file}"
 	ActionFileSize   = "HEAD /jobs/{job}/tasks/{task}/files/{file}"
 	ActionJob        = "POST /jobs"
+	ActionGetJob     = "GET /jobs/{job}"
 	ActionPool       = "GET /pools/{pool}"
 	ActionNodeCounts = "GET /nodecounts"
 	ActionNodes      = "GET /pools/{pool}/nodes"
@@ -54,7 +55,7 @@ type call struct {
 var calls = map[string]call{
 	ActionAdd: {(*Server).add, "timeOut"}, ActionList: {(*Server).list, "$select $filter $expand maxresults timeOut $skiptoken"}, ActionGet: {(*Server).get, "$select $expand timeOut"},
 	ActionDelete: {(*Server).delete, "timeOut"}, ActionTerminate: {(*Server).terminate, "timeOut"}, ActionFile: {(*Server).file, "timeOut"}, ActionFileSize: {(*Server).file, "timeOut"},
-	ActionJob: {(*Server).createJob, "timeOut"}, ActionPool: {(*Server).getPool, "$select $expand timeOut"}, ActionNodeCounts: {(*Server).nodeCounts, "$filter maxresults timeOut"},
+	ActionJob: {(*Server).createJob, "timeOut"}, ActionGetJob: {(*Server).getJob, "$select $expand timeOut"}, ActionPool: {(*Server).getPool, "$select $expand timeOut"}, ActionNodeCounts: {(*Server).nodeCounts, "$filter maxresults timeOut"},
 	ActionNodes: {(*Server).nodes, "$select $filter maxresults timeOut"},
 }
 
@@ -76,13 +77,13 @@ type Server struct {
 	Files map[string]string
 
 	mu     sync.Mutex
-	jobs   map[string]bool
+	jobs   map[string]string // their states, by their IDs
 	tokens map[string]bool
 }
 
 // New returns a server.
 func New(w *grouptest.World) *Server {
-	return &Server{World: w, PageSize: 1000, jobs: map[string]bool{}, tokens: map[string]bool{}, Files: map[string]string{}}
+	return &Server{World: w, PageSize: 1000, jobs: map[string]string{}, tokens: map[string]bool{}, Files: map[string]string{}}
 }
 
 // AllowToken has calls with a token of Microsoft Entra ID be admitted.
@@ -97,6 +98,15 @@ func (s *Server) DeleteJobs() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	clear(s.jobs)
+}
+
+// SetJobs sets the state of all jobs.
+func (s *Server) SetJobs(state string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for id := range s.jobs {
+		s.jobs[id] = state
+	}
 }
 
 // refuse is an error of the service.
@@ -276,11 +286,20 @@ func (s *Server) createJob(r *http.Request, _ http.Header) (int, any, error) {
 		return 0, nil, refuse(http.StatusBadRequest, "InvalidPropertyValue", "id")
 	case job.PoolInfo.PoolID != Pool:
 		return 0, nil, refuse(http.StatusNotFound, "PoolNotFound", job.PoolInfo.PoolID)
-	case s.jobs[job.ID]:
+	case s.jobs[job.ID] != "":
 		return 0, nil, refuse(http.StatusConflict, "JobExists", job.ID)
 	}
-	s.jobs[job.ID] = true
+	s.jobs[job.ID] = "active"
 	return http.StatusCreated, nil, nil
+}
+
+func (s *Server) getJob(r *http.Request, _ http.Header) (int, any, error) {
+	state, err := s.jobState(r)
+	if err != nil {
+		return 0, nil, err
+	}
+	some, err := selected(r, map[string]any{"id": r.PathValue("job"), "state": state, "poolInfo": map[string]any{"poolId": Pool}})
+	return http.StatusOK, some, err
 }
 
 func (s *Server) getPool(r *http.Request, _ http.Header) (int, any, error) {

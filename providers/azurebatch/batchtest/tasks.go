@@ -91,12 +91,19 @@ func (s *Server) wrong(t *azbatch.CreateTaskContent) string {
 
 // hasJob reports whether the job of a call exists.
 func (s *Server) hasJob(r *http.Request) error {
+	_, err := s.jobState(r)
+	return err
+}
+
+// jobState returns the state of the job of a call.
+func (s *Server) jobState(r *http.Request) (string, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.jobs[r.PathValue("job")] {
-		return refuse(http.StatusNotFound, "JobNotFound", "The specified job does not exist.")
+	state, ok := s.jobs[r.PathValue("job")]
+	if !ok {
+		return "", refuse(http.StatusNotFound, "JobNotFound", "The specified job does not exist.")
 	}
-	return nil
+	return state, nil
 }
 
 func (s *Server) add(r *http.Request, _ http.Header) (int, any, error) {
@@ -104,8 +111,13 @@ func (s *Server) add(r *http.Request, _ http.Header) (int, any, error) {
 	if err := json.NewDecoder(r.Body).Decode(&group); err != nil {
 		return 0, nil, err
 	}
-	if err := s.hasJob(r); err != nil {
+	switch state, err := s.jobState(r); {
+	case err != nil:
 		return 0, nil, err
+	case state == "terminating":
+		return 0, nil, refuse(http.StatusConflict, "JobBeingTerminated", "The specified job is being terminated.")
+	case state == "completed":
+		return 0, nil, refuse(http.StatusConflict, "JobCompleted", "The specified job is already in a completed state.")
 	}
 	if len(group.Value) == 0 || len(group.Value) > 100 {
 		return 0, nil, refuse(http.StatusBadRequest, "InvalidPropertyValue", "value: 1 to 100 tasks")
