@@ -96,7 +96,9 @@ func TestImagesUsersAndFilesAsRoot(t *testing.T) {
 	box, _ := n.sandbox()
 	other := containerConfig("/program")
 	other.Image.Image = "example.com/other"
-	if _, err := n.CreateContainer(ctx, box, other, nil); status.Code(err) != codes.NotFound {
+	id, err := n.CreateContainer(ctx, box, other, nil)
+	must(t, err)
+	if err := n.StartContainer(ctx, id); err == nil || !strings.Contains(err.Error(), "no program /program") {
 		t.Errorf("another image has the file: %v", err)
 	}
 	gone := sh("true")
@@ -104,7 +106,7 @@ func TestImagesUsersAndFilesAsRoot(t *testing.T) {
 	if _, err := n.CreateContainer(ctx, box, gone, nil); status.Code(err) != codes.InvalidArgument || !strings.Contains(err.Error(), "/data of the image example.com/gone") {
 		t.Errorf("a file that is not there: %v", err)
 	}
-	_, err := n.PullImage(ctx, &runtimeapi.ImageSpec{Image: "example.com/app:v1"}, nil, nil)
+	_, err = n.PullImage(ctx, &runtimeapi.ImageSpec{Image: "example.com/app:v1"}, nil, nil)
 	must(t, err)
 	answer, err := n.ImageStatus(ctx, &runtimeapi.ImageSpec{Image: "example.com/app:v1"}, false)
 	must(t, err)

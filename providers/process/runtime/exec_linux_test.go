@@ -196,3 +196,38 @@ func TestStartErrors(t *testing.T) {
 		}
 	})
 }
+
+// As with other runtimes a container whose program is not there is created, and ends
+// with its start, so that its pod fails if it is not to be restarted. What comes to be
+// where the program was looked for is not run.
+func TestAMissingProgramIsAStartError(t *testing.T) {
+	each(t, func(t *testing.T, n *node) {
+		dir := n.volume("text", "no program")
+		inVolume := containerConfig(n.mounted(dir, "/programs") + "/late")
+		inVolume.Mounts = []*runtimeapi.Mount{{ContainerPath: "/programs", HostPath: dir}}
+		for says, config := range map[string]*runtimeapi.ContainerConfig{
+			`"vk-no-such-program" in the PATH`: containerConfig("vk-no-such-program"),
+			"no program /vk-no-such-program":   containerConfig("/vk-no-such-program"),
+			"no program /bin":                  containerConfig("/bin"),
+			"no program " + dir + "/late":      inVolume,
+		} {
+			id := n.create(config)
+			must(t, os.WriteFile(dir+"/late", []byte("#!/bin/sh\necho ran\n"), 0o755))
+			if err := n.StartContainer(ctx, id); err == nil || !strings.Contains(err.Error(), says) {
+				t.Errorf("%s: %v", says, err)
+			}
+			must(t, os.Remove(dir+"/late"))
+			s := n.ended(id)
+			if s.ExitCode != 128 || s.Reason != "StartError" || s.StartedAt != 0 || s.FinishedAt == 0 || !strings.Contains(s.Message, says) {
+				t.Errorf("%s: %v", says, s)
+			}
+			if out, errOut := n.logs(id); out+errOut != "" {
+				t.Errorf("%s: it printed %q", says, out+errOut)
+			}
+			n.reopen()
+			if s := n.status(id); s.ExitCode != 128 || s.Reason != "StartError" {
+				t.Errorf("%s after a restart: %v", says, s)
+			}
+		}
+	})
+}

@@ -12,7 +12,7 @@ import (
 )
 
 // lookup finds the binary of a command, as it is called in the container, and
-// reports whether it may be run.
+// reports whether it may be run. That there is none is codes.NotFound.
 func (r *Runtime) lookup(command shim.Command, mounts []shim.Mount) (string, error) {
 	name := command.Args[0]
 	if name == "" {

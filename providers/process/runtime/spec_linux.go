@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/virtual-kubelet/virtual-kubelet/providers/process/runtime/internal/cgroup"
@@ -43,11 +45,18 @@ func (r *Runtime) specOf(c *container, box *sandbox, mounts []shim.Mount) (*shim
 			return nil, err
 		}
 	}
-	spec.Command, err = r.commandOf(c, box, stands, who, mounts)
+	if spec.Command, err = r.commandOf(c, box, stands, who, mounts); err != nil {
+		return nil, err
+	}
+	spec.Command.Path, err = r.lookup(spec.Command, mounts)
+	if status.Code(err) == codes.NotFound {
+		spec.NoProgram, err = status.Convert(err).Message(), nil
+	}
 	return spec, err
 }
 
-// commandOf says what is run, by whom, where and in which environment.
+// commandOf says what is run, by whom, where and in which environment, but not which
+// binary that is.
 func (r *Runtime) commandOf(c *container, box *sandbox, stands *standIn, who *shim.User, mounts []shim.Mount) (shim.Command, error) {
 	config := c.config
 	sc := config.GetLinux().GetSecurityContext()
@@ -78,10 +87,7 @@ func (r *Runtime) commandOf(c *container, box *sandbox, stands *standIn, who *sh
 		command.User = r.letIn(who, box)
 	}
 	command.FilterCalls = !sc.GetPrivileged() && !r.cfg.AllowUnconfined && !givesMore(capabilities)
-	if command.Dir, err = r.workingDirOf(c, stands, mounts); err != nil {
-		return command, err
-	}
-	command.Path, err = r.lookup(command, mounts)
+	command.Dir, err = r.workingDirOf(c, stands, mounts)
 	return command, err
 }
 

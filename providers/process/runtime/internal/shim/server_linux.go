@@ -84,6 +84,9 @@ func (s *server) listen() error {
 // begin starts the container's command, after it has written down which process
 // that will be.
 func (s *server) begin() error {
+	if s.spec.NoProgram != "" {
+		return errors.New(s.spec.NoProgram)
+	}
 	if s.spec.Namespaces != nil {
 		terminals, err := newTerminals()
 		if err != nil {

@@ -16,6 +16,9 @@ type Spec struct {
 	Marker string `json:"marker"`
 	// Command is what is run.
 	Command Command `json:"command"`
+	// NoProgram is why the start of a command without a binary fails. One that is there by
+	// then is not run: nobody has checked that it may be.
+	NoProgram string `json:"noProgram,omitempty"`
 	// LogPath is where the output goes; empty is nowhere.
 	LogPath string `json:"logPath,omitempty"`
 	// Stdin keeps a standard input open; StdinOnce closes it with the first
