@@ -83,3 +83,26 @@ func TestAPodThatRestartsKeepsItsVolumes(t *testing.T) {
 		}
 	})
 }
+
+// The user of a container can reach the file for its termination message, where the
+// runtime passes on its path rather than mounts it. An earlier version kept others out.
+func TestContainersReachTheirTerminationMessages(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		r.runtime.plans["a"] = plan{runs: time.Minute, code: 1}
+		pod := makePod("a", first(func(c *corev1.Container) { c.TerminationMessagePath = "/dev/termination-log" }))
+		dir := filepath.Dir(r.terminationLog(pod, "a", 0))
+		if err := os.MkdirAll(dir, 0o750); err != nil {
+			t.Fatal(err)
+		}
+		r.create(pod)
+		for path, want := range map[string]fs.FileMode{filepath.Dir(dir): 0o755, dir: 0o755, r.terminationLog(pod, "a", 0): 0o666} {
+			info, err := os.Stat(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if mode := info.Mode().Perm(); mode != want {
+				t.Errorf("%s has the mode %v, want %v", path, mode, want)
+			}
+		}
+	})
+}

@@ -555,7 +555,12 @@ func (e *Engine) terminationLog(pod *corev1.Pod, name string, attempt uint32) st
 
 func (e *Engine) makeTerminationLog(pod *corev1.Pod, name string, attempt uint32) (string, error) {
 	path := e.terminationLog(pod, name, attempt)
-	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
+	dir := filepath.Dir(path)
+	err := os.MkdirAll(dir, 0o755)
+	if err == nil { // regardless of the umask: without mounts the container's user passes through them
+		err = errors.Join(os.Chmod(filepath.Dir(dir), 0o755), os.Chmod(dir, 0o755))
+	}
+	if err != nil {
 		return "", fmt.Errorf("cannot make the termination log: %w", err)
 	}
 	file, err := os.OpenFile(path, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o666)
