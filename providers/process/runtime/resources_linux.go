@@ -61,7 +61,11 @@ func (r *Runtime) UpdateContainerResources(_ context.Context, id string, resourc
 	c.mu.Lock()
 	c.resources = now
 	c.mu.Unlock()
-	return r.rewrite(c, now)
+	err = r.rewrite(c, now)
+	if box, gone := r.sandbox(c.sandbox); gone == nil {
+		err = errors.Join(err, r.limitShared(box))
+	}
+	return err
 }
 
 // resourcesNow are the container's resources, as they were updated.
