@@ -50,3 +50,48 @@ func TestAPodOnAFullDiskIsRemovedAsRoot(t *testing.T) {
 		})
 	}
 }
+
+// How a container ends is known also if the disk has become full since its start: what is
+// written of it has its place from then on.
+func TestAnEndOnAFullDiskIsKnownAsRoot(t *testing.T) {
+	asRoot(t)
+	for _, isolation := range isolations() {
+		for what, use := range map[string]func(*testing.T, string){"inodes": fill, "blocks": fillBlocks} {
+			t.Run(isolation+" "+what, func(t *testing.T) {
+				disk := tempDir(t)
+				must(t, unix.Mount("disk", disk, "tmpfs", 0, "mode=711,size=8m,nr_inodes=500"))
+				t.Cleanup(func() { must(t, unix.Unmount(disk, unix.MNT_DETACH)) })
+				n := newNode(t, func(c *runtime.Config) { c.Isolation, c.Root = isolation, filepath.Join(disk, "runtime") })
+				id := n.start(sh("trap 'exit 3' TERM; echo ready; while :; do sleep 0.01; done"))
+				n.waitLog(id, "ready")
+				full := filepath.Join(disk, "full")
+				must(t, os.Mkdir(full, 0o700))
+				use(t, full)
+				must(t, n.StopContainer(ctx, id, 600))
+				if s := n.status(id); s.ExitCode != 3 || s.Reason != "Error" {
+					t.Errorf("the container is %v", s)
+				}
+				n.reopen()
+				if s := n.status(id); s.ExitCode != 3 || s.Reason != "Error" {
+					t.Errorf("after a restart the container is %v", s)
+				}
+			})
+		}
+	}
+}
+
+// fillBlocks uses up all room of a file system, by a file in a directory.
+func fillBlocks(t *testing.T, dir string) {
+	t.Helper()
+	file, err := os.Create(filepath.Join(dir, "large"))
+	must(t, err)
+	for err == nil {
+		_, err = file.Write(make([]byte, os.Getpagesize()))
+	}
+	if err := file.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if !errors.Is(err, unix.ENOSPC) {
+		t.Fatal(err)
+	}
+}

@@ -1,6 +1,7 @@
 package shim
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -92,6 +93,42 @@ func WriteFile(dir, name string, data []byte) error {
 	if err != nil {
 		_ = os.Remove(tmp.Name())
 		return fmt.Errorf("record %s in %s: %w", name, dir, err)
+	}
+	return SyncDir(dir)
+}
+
+// reservedSize is more than the record of an end takes. That of a start that has failed may
+// be larger, by its message.
+const reservedSize = 512
+
+func reservedFile(dir, name string) string { return filepath.Join(dir, "."+name+".reserved") }
+
+// reserve takes the place on the disk that writeReserved needs.
+func reserve(dir, name string) error {
+	if err := os.WriteFile(reservedFile(dir, name), bytes.Repeat([]byte(" "), reservedSize), 0o600); err != nil {
+		return fmt.Errorf("reserve room for record %s: %w", name, err)
+	}
+	return nil
+}
+
+// writeReserved is WriteRecord in the place that reserve has taken: it needs no other, unless
+// the file system writes nothing in place.
+func writeReserved(dir, name string, v any) error {
+	data, err := json.Marshal(v)
+	if err != nil {
+		return fmt.Errorf("record %s: %w", name, err)
+	}
+	data = append(data, bytes.Repeat([]byte(" "), max(0, reservedSize-len(data)))...)
+	file, err := os.OpenFile(reservedFile(dir, name), os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	_, err = file.Write(data)
+	if err := errors.Join(err, file.Sync(), file.Close()); err != nil {
+		return err
+	}
+	if err := os.Rename(file.Name(), filepath.Join(dir, name)); err != nil {
+		return err
 	}
 	return SyncDir(dir)
 }

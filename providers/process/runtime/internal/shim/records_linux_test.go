@@ -32,6 +32,29 @@ func TestRecords(t *testing.T) {
 	}
 }
 
+// A record has its place before it is known; one that is larger is whole, too.
+func TestReservedRecords(t *testing.T) {
+	for _, message := range []string{"", strings.Repeat("x", 10*reservedSize)} {
+		dir := t.TempDir()
+		if err := writeReserved(dir, ExitFile, Exit{}); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("without a place: %v", err)
+		}
+		if err := reserve(dir, ExitFile); err != nil || HasRecord(dir, ExitFile) {
+			t.Fatalf("%v, or there is a record", err)
+		}
+		if err := writeReserved(dir, ExitFile, Exit{Code: 7, Message: message}); err != nil {
+			t.Fatal(err)
+		}
+		var got Exit
+		if err := ReadRecord(dir, ExitFile, &got); err != nil || got.Code != 7 || got.Message != message {
+			t.Errorf("%+v, %v", got, err)
+		}
+		if entries, err := os.ReadDir(dir); err != nil || len(entries) != 1 {
+			t.Errorf("%v, %v", entries, err)
+		}
+	}
+}
+
 func TestLock(t *testing.T) {
 	dir := t.TempDir()
 	lock, err := Lock(dir)

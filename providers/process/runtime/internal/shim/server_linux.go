@@ -61,6 +61,9 @@ func newServer(dir string) (*server, error) {
 	if s.log, err = openLog(s.spec.LogPath); err != nil {
 		return s, fmt.Errorf("log: %w", err)
 	}
+	if err := reserve(dir, ExitFile); err != nil {
+		return s, err
+	}
 	return s, s.listen()
 }
 
@@ -224,7 +227,7 @@ func (s *server) fail(err error) {
 		s.spawner.killAll()
 	}
 	_ = s.spec.Group.Remove()
-	_ = WriteRecord(s.dir, ExitFile, Exit{Code: StartErrorCode, Reason: ReasonStartError, Message: err.Error(), Time: time.Now()})
+	_ = s.written(Exit{Code: StartErrorCode, Reason: ReasonStartError, Message: err.Error(), Time: time.Now()})
 }
 
 // drainTime is how long output is waited for after the last process has ended:
@@ -245,7 +248,7 @@ func (s *server) wait() {
 	s.spaces.close()
 	_ = s.spec.Group.Remove()
 	for pause := 10 * time.Millisecond; !s.written(exit); pause = min(2*pause, 10*time.Second) {
-		// The disk may be full; while we are here, nobody takes it for lost.
+		// While we are here, nobody takes it for lost.
 		time.Sleep(pause)
 	}
 }
@@ -262,9 +265,12 @@ func (s *server) drain() {
 	}
 }
 
-// written writes down how the container ended. There is nobody to write it for
-// when its directory is gone.
+// written writes down how the container ended, also where the disk has become full since
+// its start. There is nobody to write it for when its directory is gone.
 func (s *server) written(exit Exit) bool {
+	if writeReserved(s.dir, ExitFile, exit) == nil {
+		return true
+	}
 	err := WriteRecord(s.dir, ExitFile, exit)
 	return err == nil || errors.Is(err, os.ErrNotExist)
 }
