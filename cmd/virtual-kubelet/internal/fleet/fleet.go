@@ -86,42 +86,11 @@ func New(ctx context.Context, cfg Config) (*Fleet, error) {
 		}
 		return f, nil
 	}
-	f.startErr = errors.Join(fileErr, f.addFirst(ctx, wanted.Nodes))
+	f.startErr = errors.Join(fileErr, f.all.add(ctx, wanted.Nodes))
 	if len(f.all.nodes) == 0 && f.startErr != nil {
 		return nil, f.startErr
 	}
 	return f, nil
-}
-
-// startPatience is how long the nodes that are made wait at the start for those whose providers are waited
-// for. Until then nobody renews their leases, which the process before may have done seconds ago.
-const startPatience = 10 * time.Second
-
-var errLate = errors.New("it was not made in the time for which the others wait")
-
-// addFirst adds the nodes of the start. Once some are made, those that take longer are given up, for Run.
-func (f *Fleet) addFirst(ctx context.Context, nodes []nodepools.Node) error {
-	making, giveUp := context.WithCancelCause(ctx)
-	var waiting errgroup.Group
-	waiting.Go(func() error {
-		for wait := startPatience; ; wait = time.Second {
-			select {
-			case <-making.Done():
-				return nil
-			case <-time.After(wait):
-			}
-			if len(f.fleet.Nodes()) > 0 {
-				giveUp(errLate)
-			}
-		}
-	})
-	err := f.all.add(making, nodes)
-	giveUp(nil)
-	_ = waiting.Wait()                               // returns no error
-	if err == nil && len(f.all.nodes) < len(nodes) { // some were not begun
-		return errLate
-	}
-	return err
 }
 
 // Run runs the nodes until ctx ends.
@@ -135,8 +104,11 @@ func (f *Fleet) Run(ctx context.Context) error {
 		log.G(ctx).WithError(f.startErr).Error("Not all nodes could be made; the others run, and it is tried again")
 	}
 	var retry time.Time
-	if f.cfg.File != nil || f.startErr != nil {
-		retry = time.Now() // also for what is left of earlier nodes
+	switch {
+	case f.cfg.File != nil:
+		retry = time.Now() // for what is left of earlier nodes
+	case f.startErr != nil:
+		retry = time.Now().Add(retryInterval)
 	}
 	group.Go(func() error { return f.fleet.Run(ctx) })
 	group.Go(func() error { f.all.watch(ctx, retry); return nil })

@@ -23,7 +23,6 @@ import (
 
 	"github.com/virtual-kubelet/virtual-kubelet/cmd/virtual-kubelet/internal/nodepools"
 	"github.com/virtual-kubelet/virtual-kubelet/internal/fakeapi"
-	"github.com/virtual-kubelet/virtual-kubelet/internal/periodic"
 	"github.com/virtual-kubelet/virtual-kubelet/node"
 	"github.com/virtual-kubelet/virtual-kubelet/node/nodeutil"
 )
@@ -79,30 +78,6 @@ func TestProvidersThatAreLongInBeingMade(t *testing.T) {
 		if err := f.Close(); err != nil {
 			t.Error(err)
 		}
-	})
-}
-
-// A provider that is waited for at the start does not keep the nodes of others from running, whose leases run
-// out: its own are made when it is there.
-func TestNodesThatRunBeforeAProviderIsThere(t *testing.T) {
-	before := func(r *poolsRig) {
-		there := time.Now().Add(45 * time.Second)
-		r.newProvider = func(ctx context.Context, n nodepools.Node, cfg nodeutil.ProviderConfig) (nodeutil.Provider, node.NodeProvider, io.Closer, error) {
-			if n.Name == "a-0" {
-				if err := periodic.Sleep(ctx, time.Until(there)); err != nil {
-					return nil, nil, nil, err
-				}
-			}
-			return newMock(ctx, n, cfg)
-		}
-	}
-	poolsBubbleAfter(t, before, `{pools: [{name: a, count: 1}, {name: b, count: 1}]}`, func(r *poolsRig) {
-		r.pass()
-		r.want("meanwhile", map[string]string{"b-0": "ready 20"})
-		r.wantErrors("meanwhile", "it was not made in the time for which the others wait")
-		time.Sleep(time.Minute)
-		r.want("in the end", map[string]string{"a-0": "ready 20", "b-0": "ready 20"})
-		r.wantErrors("in the end")
 	})
 }
 
