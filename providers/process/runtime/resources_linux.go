@@ -61,11 +61,7 @@ func (r *Runtime) UpdateContainerResources(_ context.Context, id string, resourc
 	c.mu.Lock()
 	c.resources = now
 	c.mu.Unlock()
-	err = r.rewrite(c, now)
-	if box, gone := r.sandbox(c.sandbox); gone == nil {
-		err = errors.Join(err, r.limitShared(box))
-	}
-	return err
+	return r.rewrite(c, now)
 }
 
 // resourcesNow are the container's resources, as they were updated.

@@ -72,42 +72,6 @@ func (r *Runtime) pinShared(box *sandbox) error {
 	return pin(r.sharedPath(box.id, ipcFile), shim.PinIPC)
 }
 
-// limitShared limits the System V shared memory of a pod, which outlives the processes
-// and control groups that it counts for, to what the pod may have of memory.
-func (r *Runtime) limitShared(box *sandbox) error {
-	if r.isolation != IsolationNamespaces || box.hostIPC() {
-		return nil
-	}
-	limit := r.memoryOf(box.id)
-	box.mu.Lock()
-	defer box.mu.Unlock()
-	mounted, err := isMounted(r.sharedPath(box.id, ipcFile))
-	if errors.Is(err, os.ErrNotExist) || err == nil && !mounted { // the sandbox was stopped
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	return shim.LimitShared(r.sharedPath(box.id, ipcFile), limit)
-}
-
-// memoryOf is how much memory the containers of a sandbox may have together; zero is no
-// limit, as long as there is one without.
-func (r *Runtime) memoryOf(sandbox string) (sum int64) {
-	seen := map[string]bool{}
-	for _, c := range r.containersOf(sandbox) { // the newest attempts come first
-		limit := c.resourcesNow().GetMemoryLimitInBytes()
-		if limit <= 0 && c.state() != runtimeapi.ContainerState_CONTAINER_EXITED {
-			return 0
-		}
-		if name := c.config.GetMetadata().GetName(); !seen[name] {
-			seen[name] = true
-			sum += max(limit, 0)
-		}
-	}
-	return sum
-}
-
 // pin calls mount unless something is mounted at a path.
 func pin(path string, mount func(path string) error) error {
 	if mounted, err := isMounted(path); mounted || err != nil {

@@ -116,69 +116,6 @@ func TestWhatPodsSharedIsCollectedAsRoot(t *testing.T) {
 	}
 }
 
-// System V shared memory outlives the processes that have made it, and the control groups
-// that it counts for: all of a pod has together no more of it than the pod may have
-// memory, and it goes with the pod.
-func TestSharedMemoryIsLimitedAsRoot(t *testing.T) {
-	asRoot(t)
-	n := newNode(t, func(c *runtime.Config) { c.Isolation = runtime.IsolationNamespaces })
-	box, _ := n.sandbox()
-	attempt := uint32(0)
-	of := func(name string, limit int64, args ...string) *runtimeapi.ContainerConfig {
-		config := n.helper(args...)
-		config.Metadata = &runtimeapi.ContainerMetadata{Name: name, Attempt: attempt}
-		config.Linux = &runtimeapi.LinuxContainerConfig{Resources: &runtimeapi.LinuxContainerResources{MemoryLimitInBytes: limit}}
-		attempt++
-		return config
-	}
-	key := 0x766b0000
-	segment := func() []string {
-		key++
-		return []string{"shm-make", strconv.Itoa(key), strconv.Itoa(96 << 20)}
-	}
-	const made, full = "made\n", "no space left on device\n"
-	for _, test := range []struct {
-		name  string
-		limit int64
-		want  string
-	}{{"a", 128 << 20, made}, {"a", 128 << 20, full}, {"b", 0, made}, {"a", 128 << 20, full}} {
-		if got := n.output(box, of(test.name, test.limit, segment()...)); got != test.want {
-			t.Errorf("attempt %d, of container %s: %q, want %q", attempt-1, test.name, got, test.want)
-		}
-	}
-	runs := n.in(box, of("a", 128<<20, "listen"))
-	exec := func(want string) {
-		t.Helper()
-		out, _, err := n.ExecSync(ctx, runs, append([]string{"/helper/helper", "helper"}, segment()...), 0)
-		if err != nil || string(out) != want {
-			t.Errorf("%q, %v, want %q", out, err, want)
-		}
-	}
-	exec(full)
-	must(t, n.UpdateContainerResources(ctx, runs, &runtimeapi.ContainerResources{Linux: &runtimeapi.LinuxContainerResources{MemoryLimitInBytes: 512 << 20}}))
-	exec(made)
-	groups, err := filepath.Glob("/sys/fs/cgroup/*" + n.cfg.CgroupParent + "/memory.stat")
-	must(t, err)
-	shared := func(group string) (bytes int) {
-		data, err := os.ReadFile(group)
-		must(t, err)
-		for line := range strings.Lines(string(data)) {
-			if name, value, _ := strings.Cut(strings.TrimSpace(line), " "); strings.TrimPrefix(name, "total_") == "shmem" {
-				count, _ := strconv.Atoi(value)
-				bytes = max(bytes, count)
-			}
-		}
-		return bytes
-	}
-	for _, group := range groups {
-		eventually(t, "the pod's shared memory in its control group", func() bool { return shared(group) >= 3*8<<20 })
-	}
-	must(t, n.StopPodSandbox(ctx, box))
-	for _, group := range groups {
-		eventually(t, "the end of the pod's shared memory", func() bool { return shared(group) == 0 })
-	}
-}
-
 // Pods that may have the machine's IPC have its shared memory too.
 func TestHostIPCAsRoot(t *testing.T) {
 	asRoot(t)

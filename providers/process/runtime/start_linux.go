@@ -31,7 +31,7 @@ func (r *Runtime) StartContainer(ctx context.Context, id string) error {
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(r.pinShared(box), r.limitShared(box)); err != nil {
+	if err := r.pinShared(box); err != nil {
 		return fmt.Errorf("start container %s: %w", c.config.GetMetadata().GetName(), err)
 	}
 	if err := r.launch(c); err != nil {
