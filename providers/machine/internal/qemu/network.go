@@ -54,21 +54,9 @@ type bridge struct {
 	owner   string // the directory of the machines
 }
 
-const aliasPrefix = "virtual-kubelet "
-
 // alias is the mark of a bridge that was made here. One without it is another's: it is used, and not
 // removed.
-func (b *bridge) alias() string { return aliasPrefix + b.owner }
-
-// isAbandoned reports whether the bridge has a mark whose directory is gone, and no machines.
-func (b *bridge) isAbandoned(mark string) bool {
-	owner, found := strings.CutPrefix(mark, aliasPrefix)
-	if _, err := os.Stat(owner); !found || !errors.Is(err, os.ErrNotExist) {
-		return false
-	}
-	devices, err := os.ReadDir(filepath.Join("/sys/class/net", b.name, "brif"))
-	return err == nil && len(devices) == 0
-}
+func (b *bridge) alias() string { return "virtual-kubelet " + b.owner }
 
 func (b *bridge) prepare(ctx context.Context) error {
 	alias, err := os.ReadFile(filepath.Join("/sys/class/net", b.name, "ifalias"))
@@ -84,10 +72,6 @@ func (b *bridge) prepare(ctx context.Context) error {
 		return err
 	case mark == "":
 		return nil
-	case mark != b.alias() && b.isAbandoned(mark): // by a process that was killed
-		if err := ip(ctx, "link", "set", b.name, "alias", b.alias()); err != nil {
-			return err
-		}
 	case mark != b.alias():
 		return errdefs.InvalidInputf("bridge %s has the machines of another directory (%s): choose another name, and another subnet", b.name, mark)
 	}

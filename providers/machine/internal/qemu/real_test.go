@@ -11,8 +11,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-
-	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
 )
 
 // A real machine starts, and has the address that it was given. When its process is killed, nothing
@@ -112,43 +110,5 @@ func TestRealBridgeKeepsItsAddress(t *testing.T) {
 		if now := address(); now != before {
 			t.Errorf("with %d machines less it is %s, and was %s", i+1, now, before)
 		}
-	}
-}
-
-// A bridge that a killed process has left is taken over once its directory is gone, and so are its machines.
-func TestRealBridgeThatIsAbandoned(t *testing.T) {
-	address, dir := netip.MustParsePrefix("10.231.7.1/24"), t.TempDir()
-	left := &bridge{name: "vkmreal2", address: address, owner: filepath.Join(dir, "left")}
-	if err := os.Mkdir(left.owner, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := left.prepare(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	next := &bridge{name: left.name, address: address, owner: dir}
-	if err := next.prepare(t.Context()); !errdefs.IsInvalidInput(err) {
-		t.Errorf("while its directory is there: %v", err)
-	}
-	if err := os.Remove(left.owner); err != nil {
-		t.Fatal(err)
-	}
-	machine, err := left.connect(t.Context(), "vkmreal2a")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := next.prepare(t.Context()); !errdefs.IsInvalidInput(err) {
-		t.Errorf("while it has a machine: %v", err)
-	}
-	if err := machine.Close(); err != nil {
-		t.Error(err)
-	}
-	if err := next.prepare(t.Context()); err != nil {
-		t.Errorf("once it is abandoned: %v", err)
-	}
-	if err := next.remove(t.Context()); err != nil {
-		t.Error(err)
-	}
-	if _, err := os.Stat("/sys/class/net/vkmreal2"); err == nil {
-		t.Error("the bridge is left")
 	}
 }
