@@ -131,7 +131,7 @@ func (u *units) isWanted(pod *corev1.Pod) bool {
 }
 
 // doubtEarlier notes that an earlier process may have failed to create the pods that the first list of
-// this one, which began then, does not show. u.mu is held.
+// this one with all pods known, which began then, does not show. u.mu is held.
 func (u *units) doubtEarlier(began time.Time) {
 	pods, _ := u.pods.List(labels.Everything()) // from a cache, without errors
 	for _, pod := range pods {

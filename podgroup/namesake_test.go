@@ -67,3 +67,25 @@ func TestDeletionWhileTheServiceShowsNothing(t *testing.T) {
 		})
 	}
 }
+
+// The unit of a creation that was not answered is ended soon after the service shows it, and not only once
+// it is too late for it to show up.
+func TestDeletionOfAUnitThatIsShownLate(t *testing.T) {
+	withAgents(t, func(t *testing.T, a *agent) {
+		a.wait(10*time.Second, "before", "[]")
+		a.world.Lose(string(podgroup.ActionCreate), 1)
+		a.world.Hide(true)
+		a.add(grouptest.NewPod("web-0"))
+		a.remove("web-0")
+		time.Sleep(3 * time.Second)
+		a.world.Hide(false)
+		a.world.BreakStreams()
+		for range 30 {
+			time.Sleep(time.Second)
+			if len(a.running()) == 0 {
+				return
+			}
+		}
+		t.Errorf("30 s after the service has shown them %v run", a.running())
+	})
+}

@@ -150,6 +150,7 @@ func New(init nodeutil.ProviderConfig, b Backend, o Options) (nodeutil.Provider,
 			p.renewals.adopt(list)
 			p.marks.want(list...)
 		},
+		synced:       func() bool { return init.PodsSynced == nil || init.PodsSynced() },
 		confirmEmpty: p.confirmEmpty,
 		superfluous:  p.deleteSuperfluous,
 		stored:       func([]Unit) {},
@@ -430,7 +431,7 @@ func (p *Provider) absent(namespace, name string, uid types.UID) error {
 		return p.notFound(namespace, name)
 	}
 	if rest := p.units.unsureFor(uid); rest > 0 {
-		return errdefs.AsRetryAfter(errdefs.AsUnavailable(fmt.Errorf("whether %s has created a unit of pod %s/%s is not known: it may show it later", p.opts.Service, namespace, name)), rest)
+		return errdefs.AsRetryAfter(errdefs.AsUnavailable(fmt.Errorf("whether %s has created a unit of pod %s/%s is not known: it may show it later", p.opts.Service, namespace, name)), min(rest, missingRetry))
 	}
 	if before := p.statuses.createdIn(pod); before != "" && !p.units.hasStopped(uid) && !p.units.isGone(uid) {
 		return p.notShown(pod, before)

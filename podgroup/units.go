@@ -50,6 +50,8 @@ type units struct {
 	cacheFor time.Duration
 	// listed is called with each new list of units that are ours.
 	listed func([]Unit)
+	// synced reports whether all pods of the node are known.
+	synced func() bool
 	// confirmEmpty is called when a list has no units; its error refuses that.
 	confirmEmpty func(context.Context) error
 	// superfluous is called with units of pods that have an older one, when two lists in a
@@ -74,6 +76,7 @@ type units struct {
 	missing      map[types.UID]time.Time // since when pods whose unit is not there are to be created, or to go
 	created      map[types.UID]createdUnit
 	stopped      map[types.UID]time.Time // when the unit of a pod was to stop, and when it had
+	doubted      bool                    // doubtEarlier was called
 	unsure       map[types.UID]doubt     // pods whose creation failed, and may have happened all the same
 	late         map[types.UID]lateUnit  // the same of a Getter, for lateMaxAge
 	doubles      map[string]bool         // the IDs of superfluous units of the last list
@@ -107,6 +110,8 @@ func (u *units) find(ctx context.Context, uid types.UID, age time.Duration, had 
 		if !known && !u.isWanted(d.pod) {
 			want.notBefore, want.listed = time.Now(), true
 		}
+	} else if !u.doubted && !known && uid != "" { // see doubtEarlier
+		want.notBefore, want.listed = time.Now(), true
 	}
 	u.mu.Unlock()
 	if !known && !want.listed && uid != "" {
@@ -262,8 +267,9 @@ func (u *units) store(ctx context.Context, l *listing) {
 		_, ok := u.cached[uid]
 		return ok || l.unwanted[uid] && d.isSettled(began)
 	})
-	if before == nil {
+	if !u.doubted && u.synced() {
 		u.doubtEarlier(began)
+		u.doubted = true
 	}
 	u.began, u.ended = began, time.Now()
 	var stopped []Unit

@@ -145,7 +145,8 @@ func (pc *Controller) create(ctx context.Context, r *podRecord, pod *corev1.Pod)
 			r.observed = held
 			// Until the provider notifies, the status does not go on saying why there was no pod before:
 			// another process would take it for not created.
-			if last := cmp.Or(r.desiredStatus, &pod.Status); last.Phase == corev1.PodPending && notCreated(last) {
+			own := r.desiredStatus == nil || r.desiredStatus != r.providerStatus
+			if last := cmp.Or(r.desiredStatus, &pod.Status); own && last.Phase == corev1.PodPending && notCreated(last) {
 				r.desire(nowCreated(last))
 				pc.statuses.Add(r.key())
 			}

@@ -388,6 +388,31 @@ func TestPodThatIsCreatedAfterAll(t *testing.T) {
 	}
 }
 
+// waiting is a provider whose pods wait for their configuration, which it notifies of as it creates them.
+type waiting struct{ nodetest.Notifying }
+
+func (w waiting) CreatePod(_ context.Context, pod *corev1.Pod) error {
+	pod = w.Backend.Hold(pod, corev1.PodPending)
+	pod.Status.ContainerStatuses[0].State.Waiting.Reason = "CreateContainerConfigError"
+	w.Backend.Notify(pod)
+	return nil
+}
+
+// What a provider has reported of a pod that it was given stays, although it is what the controller says
+// of one that it was not given.
+func TestPodThatWaitsInTheProvider(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		r.handler = waiting{r.provider.Notifying()}
+		r.start()
+		r.api.AddPod(aPod("web"))
+		pass(time.Second)
+		containers := r.api.Pod("web").Status.ContainerStatuses
+		if len(containers) != 1 || containers[0].State.Waiting == nil || containers[0].State.Waiting.Reason != "CreateContainerConfigError" {
+			t.Errorf("the containers are %+v, want what the provider has reported", containers)
+		}
+	})
+}
+
 // A permanent error is the end of a pod, with any restartPolicy; it is not tried
 // again, and what the provider may hold of it is deleted.
 func TestPermanentError(t *testing.T) {

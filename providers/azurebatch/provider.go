@@ -172,6 +172,7 @@ func (b *backend) Create(ctx context.Context, r *podgroup.Request) (podgroup.Uni
 		}
 		if _, closed := errors.AsType[*jobClosed](err); closed {
 			b.jobClosed.Store(true)
+			err = errdefs.AsRetryAfter(err, time.Minute)
 		}
 		return podgroup.Unit{}, err
 	}

@@ -168,6 +168,7 @@ func TestQemu(t *testing.T) {
 		exec-output exec-input exec-terminal exec-unknown-container exec-environment`) {
 		skip[check] = "it is made on network namespaces, which start faster"
 	}
+	_ = exec.Command("ip", "link", "delete", cfg.Qemu.Bridge).Run() // of a test that was killed
 	t.Cleanup(func() { // after the end of the node
 		left, err := filepath.Glob(filepath.Join(cfg.StateDir, "qemu", "[a-z0-9]*"))
 		if err != nil || len(left) > 0 {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
+	"github.com/virtual-kubelet/virtual-kubelet/node/nodeutil"
 )
 
 // longGrace is not over before a test, on a busy machine, too.
@@ -128,6 +130,27 @@ func TestDeletionOfAPodWhoseAnswerIsLost(t *testing.T) {
 				return nil
 			})
 		})
+	}
+}
+
+// The same of an earlier process, where a list has been made before all pods are known.
+func TestDeletionOfAPodWhoseAnswerIsLostBeforePodsAreKnown(t *testing.T) {
+	w := newWorld(t).start()
+	w.lab.set(func() { w.lab.stubborn = true })
+	pod := w.pod("a")
+	pod.Spec.RestartPolicy = corev1.RestartPolicyAlways
+	m := w.sentInVain(pod, true)
+	w.stop()
+	var synced atomic.Bool
+	w.adjust = func(init *nodeutil.ProviderConfig) { init.PodsSynced = synced.Load }
+	w.start()
+	if _, err := w.status(pod); !errdefs.IsNotFound(err) {
+		t.Errorf("it is shown: %v", err)
+	}
+	synced.Store(true)
+	w.deletes(pod, longGrace)
+	if grace := w.endsWithin(m); grace < longGrace-100 {
+		t.Errorf("the pod is to end within %d seconds", grace)
 	}
 }
 

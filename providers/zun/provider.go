@@ -209,12 +209,12 @@ func (b *backend) List(ctx context.Context, filter map[string]string, page strin
 	if page == "" {
 		b.ends.begin()
 	}
-	ctx, cancel := context.WithTimeout(ctx, showTimeout)
+	showing, cancel := context.WithTimeout(ctx, showTimeout)
 	defer cancel()
 	for i := range list.Capsules { // containers of other nodes' capsules are not asked for
 		c := &list.Capsules[i]
 		if tags := b.tags(c.Labels); c.Status != statusDeleted && tags[podgroup.TagNodeName] == filter[podgroup.TagNodeName] && tags[podgroup.TagClusterName] == filter[podgroup.TagClusterName] {
-			u := b.unit(ctx, c)
+			u := b.unit(showing, c)
 			b.endFailed(ctx, c, &u)
 			found.Units = append(found.Units, u)
 		}

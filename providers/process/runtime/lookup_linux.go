@@ -1,10 +1,13 @@
 package runtime
 
 import (
+	"cmp"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
 
+	"golang.org/x/sys/unix"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -23,20 +26,30 @@ func (r *Runtime) lookup(command shim.Command, mounts []shim.Mount) (string, err
 			name = filepath.Join(command.Dir, name)
 		}
 		host, inVolume := r.onMachine(name, mounts)
-		if !executable(host) {
+		switch is, err := executable(host); {
+		case err != nil:
+			return "", err
+		case !is:
 			return "", status.Errorf(codes.NotFound, "the machine has no program %s", host)
 		}
 		return name, r.policy.checkBinary(host, inVolume)
 	}
+	var failed error // of a directory in which it may be
 	search := getenv(command.Env, "PATH")
 	for _, dir := range filepath.SplitList(search) {
 		if !filepath.IsAbs(dir) {
 			continue
 		}
 		path := filepath.Join(dir, name)
-		if host, inVolume := r.onMachine(path, mounts); executable(host) {
+		host, inVolume := r.onMachine(path, mounts)
+		is, err := executable(host)
+		if is {
 			return path, r.policy.checkBinary(host, inVolume)
 		}
+		failed = cmp.Or(failed, err)
+	}
+	if failed != nil {
+		return "", failed
 	}
 	return "", status.Errorf(codes.NotFound, "the machine has no program %q in the PATH %s: what a command names must be installed, since images are not pulled", name, search)
 }
@@ -75,7 +88,17 @@ func translate(path string, mounts []shim.Mount) (string, bool) {
 	return filepath.Join(best.Source, strings.TrimPrefix(path, best.Target)), true
 }
 
-func executable(path string) bool {
+// executable reports whether there is a program. An error says that this is not known, as of a file
+// system over the network: that there is none is final for a container that is not restarted.
+func executable(path string) (bool, error) {
 	info, err := os.Stat(path)
-	return err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0
+	for _, none := range []error{unix.ENOENT, unix.ENOTDIR, unix.ELOOP, unix.ENAMETOOLONG, unix.EACCES} {
+		if errors.Is(err, none) {
+			return false, nil
+		}
+	}
+	if err != nil {
+		return false, status.Errorf(codes.Unavailable, "whether the machine has a program is not known: %v", err)
+	}
+	return info.Mode().IsRegular() && info.Mode()&0o111 != 0, nil
 }

@@ -129,8 +129,8 @@ func TestNodesThatEndWhenTheyAreNotWaitedFor(t *testing.T) {
 		cancel()
 		_ = s.remove(ended, []string{"a-0", "a-1"}) // the error is that they have not ended yet
 		r.pass()
-		if f.fleet.Node("a-0") != nil || closed.Load() > 0 {
-			t.Errorf("a-0 has not ended, or %d providers are closed", closed.Load())
+		if f.fleet.Node("a-0") != nil {
+			t.Error("a-0 has not ended")
 		}
 		_ = s.end(t.Context()) // neither is in the fleet
 		if closed.Load() != 2 {
