@@ -169,6 +169,7 @@ func TestQemu(t *testing.T) {
 		skip[check] = "it is made on network namespaces, which start faster"
 	}
 	_ = exec.Command("ip", "link", "delete", cfg.Qemu.Bridge).Run() // of a test that was killed
+
 	t.Cleanup(func() { // after the end of the node
 		left, err := filepath.Glob(filepath.Join(cfg.StateDir, "qemu", "[a-z0-9]*"))
 		if err != nil || len(left) > 0 {
