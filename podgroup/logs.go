@@ -208,7 +208,7 @@ const (
 // state returns the state of the run whose log is followed. If another run has begun, the
 // next read is for the rest of the log of the one before.
 func (l *polledLog) state(ctx context.Context) runState {
-	found, ok, err := l.p.units.find(ctx, l.unit.Owner.UID, followListAge, false)
+	found, ok, err := l.p.units.find(ctx, l.unit.Owner.UID, followListAge, false, false)
 	if err != nil {
 		return runGoesOn
 	}

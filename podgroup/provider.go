@@ -397,7 +397,8 @@ func (p *Provider) find(ctx context.Context, namespace, name string, uid types.U
 	if getter, ok := p.backend.(Getter); ok {
 		return p.units.getOne(ctx, getter, namespace, name, uid, notFound)
 	}
-	found, ok, err := p.units.find(ctx, uid, p.opts.CacheFor, p.hadUnit(namespace, name, uid))
+	had, deleted := p.inAPI(namespace, name, uid)
+	found, ok, err := p.units.find(ctx, uid, p.opts.CacheFor, had, deleted)
 	if err != nil || ok {
 		return found, err
 	}
@@ -416,10 +417,13 @@ func (p *Provider) find(ctx context.Context, namespace, name string, uid types.U
 	return found, nil
 }
 
-// hadUnit reports whether a pod has had a unit, by its status in the API.
-func (p *Provider) hadUnit(namespace, name string, uid types.UID) bool {
+// inAPI reports whether a pod has had a unit, by its status in the API, and whether it is being deleted.
+func (p *Provider) inAPI(namespace, name string, uid types.UID) (had, deleted bool) {
 	pod, err := p.init.Pods.Pods(namespace).Get(name)
-	return err == nil && pod.UID == uid && p.statuses.createdIn(pod) != ""
+	if err != nil || pod.UID != uid {
+		return false, false
+	}
+	return p.statuses.createdIn(pod) != "", pod.DeletionTimestamp != nil
 }
 
 // absent returns the error of a pod whose unit the service does not show: NotFound, at which a pod that is

@@ -218,7 +218,7 @@ func (r *renewals) renew(ctx context.Context, pod *corev1.Pod) (due time.Time, e
 	}
 	found, ok := r.p.units.lookup(pod.UID)
 	if !ok {
-		if found, ok, err = r.p.units.find(ctx, pod.UID, r.p.opts.CacheFor, false); err == nil && !ok {
+		if found, ok, err = r.p.units.find(ctx, pod.UID, r.p.opts.CacheFor, false, false); err == nil && !ok {
 			r.update(pod.UID, func(state *renewal) { state.scheduled = false }) // a list that has it queues it
 			return due, nil                                                     // it is not created yet, or gone
 		}

@@ -99,9 +99,9 @@ func (u *units) all(ctx context.Context) (map[types.UID]Unit, error) {
 // say: a caller that knows the UID knows the pod. A pod that no call was about cannot have
 // got a unit since the last list, so that this may be older; without a UID there is none,
 // and the list is not. One that has had a unit (had) is missing only if a new list or an
-// event says so: the last list may have lacked it for a moment. So is one whose creation failed,
-// and that is not to run any more.
-func (u *units) find(ctx context.Context, uid types.UID, age time.Duration, had bool) (Unit, bool, error) {
+// event says so: the last list may have lacked it for a moment. So is one whose creation failed, or
+// of which that is not known yet (see doubtEarlier), and that is not to run any more (deleted).
+func (u *units) find(ctx context.Context, uid types.UID, age time.Duration, had, deleted bool) (Unit, bool, error) {
 	_, known := u.lookup(uid)
 	u.mu.Lock()
 	want := newness{age: age, listed: !known && had && !u.gone[uid]}
@@ -110,7 +110,7 @@ func (u *units) find(ctx context.Context, uid types.UID, age time.Duration, had 
 		if !known && !u.isWanted(d.pod) {
 			want.notBefore, want.listed = time.Now(), true
 		}
-	} else if !u.doubted && !known && uid != "" { // see doubtEarlier
+	} else if deleted && !known && !u.doubted { // see doubtEarlier
 		want.notBefore, want.listed = time.Now(), true
 	}
 	u.mu.Unlock()
