@@ -175,7 +175,7 @@ func TestNodesOfAFleetShareWhatTheyCan(t *testing.T) {
 		}
 		r.start()
 		before := count(10)
-		if more := count(100) - before; more > 100 {
+		if more := count(100) - before; more > 110 { // some may be the runtime's, such as those of finalizers
 			t.Errorf("100 more nodes have %d more goroutines, want one each", more)
 		}
 	})
