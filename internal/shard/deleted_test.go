@@ -29,28 +29,34 @@ func stayWithTheirHolders(t *testing.T, seed uint64, change func(w *world, which
 		"all": anyLease, "of shards": ofShards, "of processes": ofProcesses, "one": named("vk-shard-3"),
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, 6, seed)
-				a, b, c := w.join("a"), w.join("b"), w.join("c")
-				pass(time.Minute)
-				moves := w.moves
-				for range 20 {
-					if change(w, which) == 0 {
-						t.Error("there is nothing to change")
-					}
-					pass(8*time.Second + time.Duration(w.intn(4000))*time.Millisecond)
-				}
-				w.wantBalance("at the end", a, b, c)
-				if w.moves != moves {
-					t.Errorf("%d shards have moved", w.moves-moves)
-				}
-				w.wantLabels()
-				for _, p := range []*process{a, b, c} {
-					p.end()
-				}
-			})
+			stayIn(t, seed, func(w *world) int { return change(w, which) })
 		})
 	}
+}
+
+// stayIn is stayWithTheirHolders in one course of events.
+func stayIn(t *testing.T, seed uint64, change func(w *world) int) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 6, seed)
+		a, b, c := w.join("a"), w.join("b"), w.join("c")
+		pass(time.Minute)
+		moves := w.moves
+		for range 20 {
+			if change(w) == 0 {
+				t.Error("there is nothing to change")
+			}
+			pass(8*time.Second + time.Duration(w.intn(4000))*time.Millisecond)
+		}
+		w.wantBalance("at the end", a, b, c)
+		if w.moves != moves {
+			t.Errorf("with seed %d %d shards have moved", seed, w.moves-moves)
+		}
+		w.wantLabels()
+		for _, p := range []*process{a, b, c} {
+			p.end()
+		}
+	})
 }
 
 // A holder that cannot know that its leases were deleted has the time that it would

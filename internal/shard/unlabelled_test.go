@@ -21,22 +21,7 @@ func TestUnlabelledLeasesStayWithTheirHolders(t *testing.T) {
 // not wait for its next look.
 func TestUnlabelledLeasesInManyCourses(t *testing.T) {
 	for seed := range uint64(40) {
-		synctest.Test(t, func(t *testing.T) {
-			w := newWorld(t, 6, seed)
-			a, b, c := w.join("a"), w.join("b"), w.join("c")
-			pass(time.Minute)
-			moves := w.moves
-			for range 20 {
-				w.unlabel(anyLease)
-				pass(8*time.Second + time.Duration(w.intn(4000))*time.Millisecond)
-			}
-			if w.moves != moves {
-				t.Errorf("with seed %d %d shards have moved", seed, w.moves-moves)
-			}
-			for _, p := range []*process{a, b, c} {
-				p.end()
-			}
-		})
+		stayIn(t, seed, func(w *world) int { return w.unlabel(anyLease) })
 	}
 }
 
