@@ -42,7 +42,8 @@ type PodControllerConfig struct {
 
 	// The informers from which the environment of pods is resolved, which the
 	// caller starts. Required, unless SkipDownwardAPIResolution is set; those
-	// for ConfigMaps and Secrets are not used if Objects is set.
+	// for ConfigMaps and Secrets are not used if Objects is set. Pods wait for those
+	// that are started; one that is not after five seconds has nothing, which the log says.
 	ConfigMapInformer corev1informers.ConfigMapInformer
 	SecretInformer    corev1informers.SecretInformer
 	ServiceInformer   corev1informers.ServiceInformer

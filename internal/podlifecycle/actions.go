@@ -44,7 +44,10 @@ func (pc *Controller) inspect(ctx context.Context, r *podRecord, pod *corev1.Pod
 
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if found == nil || !pc.mayBeOurs(ctx, found) {
+	// Once it was created, the pod of its name is this one, whichever node the provider has put it on: one that takes
+	// pods to another cluster may show those of that cluster.
+	created := r.ran || r.begun || r.pod.Status.Phase == corev1.PodRunning
+	if found == nil || !created && !pc.mayBeOurs(ctx, found) {
 		r.missed()
 		return nil
 	}

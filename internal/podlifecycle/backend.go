@@ -26,6 +26,7 @@ type backend struct {
 	lists   sync.WaitGroup
 	mu      sync.Mutex
 	next    *listCall // that callers can still join
+	listed  bool      // GetPods has been called
 }
 
 // listCall is one call of GetPods, for all who asked before it began.
@@ -83,9 +84,9 @@ func (b *backend) deletePod(ctx context.Context, pod *corev1.Pod, grace time.Dur
 	}
 	seconds := int64(grace / time.Second)
 	pod.DeletionGracePeriodSeconds = &seconds
-	ctx, cancel := limit(ctx, grace+slowRequest) // some providers return when it has ended
-	defer cancel()
-	err = b.call(ctx, providercalls.DeletePod, providercalls.PodOf(pod), func(ctx context.Context) error {
+	call := newLasting(ctx)
+	defer call.endAfter(grace + slowRequest)() // some providers return when it has ended
+	err = b.call(call, providercalls.DeletePod, providercalls.PodOf(pod), func(ctx context.Context) error {
 		return b.handler.DeletePod(ctx, pod)
 	})
 	if errdefs.IsOnlyNotFound(err) {
@@ -180,15 +181,25 @@ func (b *backend) status(ctx context.Context, pod *corev1.Pod) (*corev1.PodStatu
 // list returns what the provider holds. A GetPods can be expensive. Callers that ask while one runs share the next; they
 // cannot share that one, since it may not tell what happened since it began. No caller
 // waits longer than its context lasts; the call's own context ends when nobody waits
-// for it any more.
+// for it any more. That of the first call, which the original library made once at its start, goes on until the
+// controller ends: from within it some providers begin what they do for as long as they run.
 func (b *backend) list(ctx context.Context) ([]*corev1.Pod, error) {
 	b.mu.Lock()
 	c := b.next
 	if c == nil {
-		shared, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
-		c = &listCall{cancel: cancel, done: make(chan struct{})}
+		parent, first := ctx, !b.listed
+		if b.listed = true; !first {
+			parent = context.WithoutCancel(ctx) // it may have waiters that outlast this one
+		}
+		call := newLasting(parent)
+		c = &listCall{cancel: call.end, done: make(chan struct{})}
+		b.lists.Go(func() {
+			b.run(call, c)
+			if !first {
+				call.end(nil)
+			}
+		})
 		b.next = c
-		b.lists.Go(func() { b.run(shared, c) })
 	}
 	c.waiting++
 	b.mu.Unlock()
@@ -208,8 +219,7 @@ func (b *backend) list(ctx context.Context) ([]*corev1.Pod, error) {
 }
 
 // run makes a call of GetPods, once the one before it has returned.
-func (b *backend) run(ctx context.Context, c *listCall) {
-	defer c.cancel(nil)
+func (b *backend) run(ctx *lasting, c *listCall) {
 	defer close(c.done)
 	select {
 	case b.listing <- struct{}{}:
@@ -231,10 +241,9 @@ func (b *backend) close(c *listCall) {
 	}
 }
 
-func (b *backend) getPods(ctx context.Context) ([]*corev1.Pod, error) {
+func (b *backend) getPods(ctx *lasting) ([]*corev1.Pod, error) {
 	var pods []*corev1.Pod
-	ctx, cancel := limit(ctx, slowRequest)
-	defer cancel()
+	defer ctx.endAfter(slowRequest)()
 	err := b.call(ctx, providercalls.GetPods, providercalls.Pod{}, func(ctx context.Context) (err error) {
 		pods, err = b.handler.GetPods(ctx)
 		return err

@@ -303,30 +303,66 @@ func (pc *Controller) askToNotify(ctx context.Context) {
 // watch awaits the caches and has every change of a pod, or of an object that a
 // pod waits for, lead to a look at the pod.
 func (pc *Controller) watch(ctx context.Context) (undo []func(), err error) {
-	await := func(synced <-chan struct{}, unsubscribe func(), err error) error {
-		if err != nil {
-			return err
-		}
-		undo = append(undo, unsubscribe)
-		select {
-		case <-synced:
-			return nil
-		case <-ctx.Done():
-			return fmt.Errorf("stopped while waiting for the caches: %w", context.Cause(ctx))
-		}
-	}
 	if pc.env != nil {
 		undo = append(undo, pc.cfg.Objects.Subscribe(pc.wakeWaiting))
-		if err := await(pc.cfg.ServiceInformer.Informer().HasSyncedChecker().Done(), func() {}, nil); err != nil {
+		services := pc.cfg.ServiceInformer.Informer()
+		if err := awaitInformer(ctx, "Service", services, services.HasSyncedChecker().Done()); err != nil {
 			return undo, err
 		}
 		for kind, informer := range pc.env.informers {
-			if err := await(subscribe(informer, pc.wakeBy(kind))); err != nil {
+			synced, unsubscribe, err := subscribe(informer, pc.wakeBy(kind))
+			if err != nil {
+				return undo, err
+			}
+			undo = append(undo, unsubscribe)
+			if err := awaitInformer(ctx, kind, informer, synced); err != nil {
 				return undo, err
 			}
 		}
 	}
-	return undo, await(pc.cfg.Pods.Subscribe(pc.podEvents(ctx)))
+	synced, unsubscribe, err := pc.cfg.Pods.Subscribe(pc.podEvents(ctx))
+	if err != nil {
+		return undo, err
+	}
+	undo = append(undo, unsubscribe)
+	select {
+	case <-synced:
+		return undo, nil
+	case <-ctx.Done():
+		return undo, stoppedWaiting(ctx)
+	}
+}
+
+func stoppedWaiting(ctx context.Context) error {
+	return fmt.Errorf("stopped while waiting for the caches: %w", context.Cause(ctx))
+}
+
+// informerPatience is how long an informer may take to be started and filled before the log has a word on it.
+const informerPatience = 5 * time.Second
+
+// awaitInformer waits until an informer has what the API server has of a kind, as a kubelet does before it begins with
+// pods. One that nobody has started is not waited for, as in the original library, which waited for pods alone: some
+// programs start their factory before it has all informers, or some informers by hand.
+func awaitInformer(ctx context.Context, kind string, informer cache.SharedIndexInformer, synced <-chan struct{}) error {
+	select {
+	case <-synced:
+		return nil
+	case <-ctx.Done():
+		return stoppedWaiting(ctx)
+	case <-time.After(informerPatience):
+	}
+	// It has no other way to say so; the handler is the one that it has by itself.
+	if started := informer.SetWatchErrorHandlerWithContext(cache.DefaultWatchErrorHandler) != nil; !started {
+		log.G(ctx).WithField("kind", kind).Warn("The informer of this kind is not started, so that pods get nothing from such objects: start its factory after NewPodController")
+		return nil
+	}
+	log.G(ctx).WithField("kind", kind).Warn("Pods wait for the informer of this kind, which has not filled its cache: may this account list and watch them?")
+	select {
+	case <-synced:
+		return nil
+	case <-ctx.Done():
+		return stoppedWaiting(ctx)
+	}
 }
 
 // Ready is closed once the caches have synced and the workers run.

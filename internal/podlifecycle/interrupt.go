@@ -24,10 +24,11 @@ const abandonAfter = 30 * time.Second
 type interruptible struct{ cancel context.CancelCauseFunc }
 
 // begin returns the context of a call that ends early once the pod is not wanted any
-// more, which it may not be already. done has to be called when the call has returned.
+// more, which it may not be already. done has to be called when the call has returned: from then on it ends with ctx alone.
 func (pc *Controller) begin(ctx context.Context, r *podRecord, pod *corev1.Pod) (_ context.Context, done func()) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	c := &interruptible{cancel}
+	call := newLasting(ctx)
+	ctx = call
+	c := &interruptible{call.end}
 	ctx = providercalls.WithRelease(ctx, func() { pc.release(r, c) })
 	var expiry *time.Timer
 	r.mu.Lock()
@@ -45,7 +46,6 @@ func (pc *Controller) begin(ctx context.Context, r *podRecord, pod *corev1.Pod) 
 		if expiry != nil {
 			expiry.Stop()
 		}
-		cancel(nil)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/virtual-kubelet/virtual-kubelet/log"
@@ -73,10 +74,19 @@ func (r *podRecord) counts(c *census) {
 	case held:
 		c.held++
 	case absent:
-		c.missing++
+		if !r.ignored() {
+			c.missing++
+		}
 	default:
 		c.unsure++
 	}
+}
+
+// ignored reports whether the pod, which the provider does not know, seems to be one that it has accepted and ignored, as
+// some do with those of DaemonSets, of which each node has some: it has never shown it. r.mu is held.
+func (r *podRecord) ignored() bool {
+	owner := metav1.GetControllerOfNoCopy(r.pod)
+	return owner != nil && owner.Kind == "DaemonSet" && r.providerStatus == nil && r.pod.Status.Phase != corev1.PodRunning
 }
 
 // count returns the census, which may be a moment old.

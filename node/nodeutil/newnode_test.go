@@ -255,6 +255,31 @@ func TestProviderThatSaysNothingHasAWholeNode(t *testing.T) {
 	}
 }
 
+// Nobody would ever say that a node is ready whose provider says in ConfigureNode that it is not, as many do that were
+// written for the original library, and has no NodeProvider.
+func TestNodeWithoutNodeProviderIsReady(t *testing.T) {
+	for name, tc := range map[string]struct {
+		provider node.NodeProvider
+		ready    corev1.ConditionStatus
+	}{"none": {nil, corev1.ConditionTrue}, "one": {node.NaiveNodeProvider{}, corev1.ConditionFalse}} {
+		t.Run(name, func(t *testing.T) {
+			status := registered(t, func(cfg nodeutil.ProviderConfig) (nodeutil.Provider, node.NodeProvider, error) {
+				cfg.Node.Status.Conditions = []corev1.NodeCondition{
+					{Type: corev1.NodeReady, Status: corev1.ConditionFalse, Reason: "KubeletPending", Message: "kubelet is pending."},
+					{Type: corev1.NodeDiskPressure, Status: corev1.ConditionTrue, Reason: "Full"},
+				}
+				return nodeutil.AsProvider(&tiny{}), tc.provider, nil
+			})
+			if got := status.Conditions[0]; got.Status != tc.ready {
+				t.Errorf("Ready is %+v", got)
+			}
+			if got := status.Conditions[1]; got.Status != corev1.ConditionTrue || got.Reason != "Full" {
+				t.Errorf("DiskPressure is %+v", got)
+			}
+		})
+	}
+}
+
 // What the provider says of its node, or will say, is not guessed.
 func TestProviderHasTheSayInItsNode(t *testing.T) {
 	status := registered(t, func(cfg nodeutil.ProviderConfig) (nodeutil.Provider, node.NodeProvider, error) {

@@ -122,6 +122,9 @@ func (n *Node) make(name string, newProvider NewProviderFunc, cfg NodeConfig) er
 	cfg.NodeSpec = *spec.DeepCopy()
 	cfg.setDefaults(name) // the provider may have replaced the maps
 	completeNode(&cfg.NodeSpec)
+	if nodeProvider == nil {
+		setReady(&cfg.NodeSpec)
+	}
 	setAddresses(&cfg.NodeSpec, cfg.Client)
 	setCapacity(&cfg.NodeSpec, nodeProvider)
 	cfg.NodeSpec.Status.Capacity = n.shared.capacity.shared(cfg.NodeSpec.Status.Capacity)

@@ -6,8 +6,15 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/virtual-kubelet/virtual-kubelet/internal/buildinfo"
+)
+
+// What a kubelet has to say of a node that is Ready.
+const (
+	readyReason  = "KubeletReady"
+	readyMessage = "kubelet is posting ready status"
 )
 
 // HealthyConditions are the conditions of a node that can take pods, with the
@@ -17,7 +24,7 @@ func HealthyConditions() []corev1.NodeCondition {
 		{Type: corev1.NodeMemoryPressure, Status: corev1.ConditionFalse, Reason: "KubeletHasSufficientMemory", Message: "kubelet has sufficient memory available"},
 		{Type: corev1.NodeDiskPressure, Status: corev1.ConditionFalse, Reason: "KubeletHasNoDiskPressure", Message: "kubelet has no disk pressure"},
 		{Type: corev1.NodePIDPressure, Status: corev1.ConditionFalse, Reason: "KubeletHasSufficientPID", Message: "kubelet has sufficient PID available"},
-		{Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "KubeletReady", Message: "kubelet is posting ready status"},
+		{Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: readyReason, Message: readyMessage},
 	}
 }
 
@@ -46,6 +53,17 @@ func completeNode(n *corev1.Node) {
 	} {
 		if n.Labels[label] == "" {
 			n.Labels[label] = value
+		}
+	}
+}
+
+// setReady makes a node Ready that says that it is not, and has no NodeProvider that would ever say otherwise: providers
+// that were written for the original library are made ready by it once their pods are watched, which comes before the
+// registration here.
+func setReady(n *corev1.Node) {
+	for i := range n.Status.Conditions {
+		if c := &n.Status.Conditions[i]; c.Type == corev1.NodeReady && c.Status != corev1.ConditionTrue {
+			c.Status, c.Reason, c.Message, c.LastTransitionTime = corev1.ConditionTrue, readyReason, readyMessage, metav1.Time{}
 		}
 	}
 }

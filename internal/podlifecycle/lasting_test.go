@@ -1,0 +1,180 @@
+package podlifecycle
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+	"weak"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/virtual-kubelet/virtual-kubelet/node/nodetest"
+)
+
+// A provider may go on with the context of a call after it has returned, until the controller ends, as interLink's does:
+// it asks its server to create and to delete pods in goroutines.
+func TestContextsOfCallsOutlastThem(t *testing.T) {
+	for name, calls := range map[string]struct {
+		script func(*nodetest.Script, func(context.Context, *corev1.Pod) error)
+		then   func(*rig)
+	}{
+		"create": {func(s *nodetest.Script, on func(context.Context, *corev1.Pod) error) { s.OnCreate = on }, func(*rig) {}},
+		"update": {func(s *nodetest.Script, on func(context.Context, *corev1.Pod) error) { s.OnUpdate = on }, func(r *rig) {
+			r.api.ChangePod("web", func(p *corev1.Pod) { p.Labels = map[string]string{"a": "b"} })
+		}},
+		"delete": {func(s *nodetest.Script, on func(context.Context, *corev1.Pod) error) { s.OnDelete = on }, func(r *rig) { r.api.DeletePod("web") }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, r *rig) {
+				r.start()
+				var mu sync.Mutex
+				var goingOn, over []error
+				r.provider.Script(func(s *nodetest.Script) {
+					calls.script(s, func(ctx context.Context, _ *corev1.Pod) error {
+						go func() { // ends with ctx
+							time.Sleep(time.Hour)
+							request, cancel := context.WithTimeout(ctx, 2*time.Hour)
+							defer cancel()
+							mu.Lock()
+							goingOn = append(goingOn, request.Err())
+							mu.Unlock()
+							<-request.Done()
+							mu.Lock()
+							over = append(over, request.Err())
+							mu.Unlock()
+						}()
+						return nil
+					})
+				})
+				r.api.AddPod(aPod("web"))
+				pass(time.Second)
+				calls.then(r)
+				pass(2 * time.Hour)
+				r.end()
+				synctest.Wait()
+				mu.Lock()
+				defer mu.Unlock()
+				if !slices.Equal(goingOn, []error{nil}) {
+					t.Errorf("an hour after the call its context had %v, want one that has not ended", goingOn)
+				}
+				if !slices.Equal(over, []error{context.Canceled}) {
+					t.Errorf("at the end of the controller the context had %v", over)
+				}
+			})
+		})
+	}
+}
+
+// listing is a provider whose first GetPods begins what reports statuses from then on.
+type listing struct {
+	nodetest.Notifying
+	first sync.Once
+	loop  func(context.Context)
+}
+
+func (l *listing) GetPods(ctx context.Context) ([]*corev1.Pod, error) {
+	l.first.Do(func() { go l.loop(ctx) })
+	return l.Notifying.GetPods(ctx)
+}
+
+func TestFirstListMayBeginALoop(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		ended := false
+		r.handler = &listing{Notifying: r.provider.Notifying(), loop: func(ctx context.Context) {
+			for ctx.Err() == nil {
+				select {
+				case <-ctx.Done():
+				case <-time.After(5 * time.Second):
+					r.provider.SetPhase("web", corev1.PodSucceeded)
+				}
+			}
+			ended = true
+		}}
+		r.start()
+		r.api.AddPod(aPod("web"))
+		pass(time.Hour)
+		want(t, "phase", r.phase("web"), corev1.PodSucceeded)
+		want(t, "the loop has ended", ended, false)
+		r.end()
+		synctest.Wait()
+		want(t, "the loop has ended with the controller", ended, true)
+	})
+}
+
+// counted is a context that counts what waits for its end.
+type counted struct {
+	context.Context
+	mu    sync.Mutex
+	after map[int]func()
+	next  int
+}
+
+func (c *counted) AfterFunc(f func()) (stop func() bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	id := c.next
+	c.next++
+	c.after[id] = f
+	return func() bool {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		_, waits := c.after[id]
+		delete(c.after, id)
+		return waits
+	}
+}
+
+func (c *counted) waiting() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.after)
+}
+
+func (*counted) Done() <-chan struct{} { return make(chan struct{}) }
+
+// A node lives long, and has many calls.
+func TestNothingIsLeftOfAContextThatNobodyHas(t *testing.T) {
+	node := &counted{Context: t.Context(), after: map[int]func(){}}
+	call := newLasting(node)
+	request, cancel := context.WithCancel(call)
+	want(t, "waiting for the node's end", node.waiting(), 1)
+	left := weak.Make(call)
+	runtime.GC()
+	if left.Value() == nil {
+		t.Fatal("the context is gone, though there is one that was made of it")
+	}
+	cancel()
+	runtime.KeepAlive(request)
+	call, request = nil, nil
+	for deadline := time.Now().Add(time.Minute); node.waiting() > 0; runtime.Gosched() {
+		if runtime.GC(); time.Now().After(deadline) {
+			t.Fatal("the node still knows a context that nobody has")
+		}
+	}
+	want(t, "the context", left.Value(), nil)
+}
+
+func TestLastingContextEndsWithItsParent(t *testing.T) {
+	cause := errors.New("the node was removed")
+	parent, end := context.WithCancelCause(t.Context())
+	asked, unasked, early := newLasting(parent), newLasting(parent), newLasting(parent)
+	done := asked.Done()
+	early.end(errNotWanted)
+	end(cause)
+	<-done
+	for name, c := range map[string]*lasting{"asked for its end before": asked, "not asked": unasked} {
+		want(t, name+": error", c.Err(), context.Canceled)
+		want(t, name+": cause", context.Cause(c), cause)
+		select {
+		case <-c.Done():
+		case <-time.After(time.Minute):
+			t.Errorf("%s: Done is not closed", name)
+		}
+	}
+	want(t, "cause of one that has ended before", context.Cause(early), errNotWanted)
+}
