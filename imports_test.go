@@ -85,6 +85,7 @@ var allowed = map[string][]string{
 	"providers/machine":                        {"errdefs", "log", "node", "podgroup", "podspec", "internal/clusteruid", "internal/config", "internal/pendingconns", "internal/periodic", "internal/providercalls", "internal/turns", "providers/machine", "providers/remote"},
 	"providers/machine/internal/machinetest":   {"internal/daemon", "node", "providers/machine", "providers/mock"},
 	"providers/machine/ec2":                    {"errdefs", "log", "podgroup", "internal/config", "providers/machine"},
+	"providers/interlink/plugin":               {"errdefs", "log", "node", "podengine", "podspec", "internal/config", "internal/periodic", "internal/providercalls", "internal/turns", "providers/interlink"},
 	"providers/remote":                         {"errdefs", "log", "trace", "node", "podspec", "internal/clusteruid", "internal/config", "internal/listen", "internal/periodic", "internal/providercalls", "internal/turns"},
 	"providers/slurm":                          {"errdefs", "log", "node", "podgroup", "podspec", "internal/config", "internal/lastlines"},
 	"providers/providertest":                   {"errdefs", "log", "trace", "node", "internal/nodeaddress", "internal/nodecheck", "test/controlplane"},

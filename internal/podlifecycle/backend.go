@@ -55,6 +55,11 @@ func limit(ctx context.Context, d time.Duration) (context.Context, context.Cance
 	return context.WithTimeoutCause(ctx, d, errdefs.AsUnavailable(unanswered(d)))
 }
 
+// endAfter is limit for a context that goes on after the call. returned is to be called then.
+func endAfter(ctx *providercalls.Lasting, d time.Duration) (returned func() bool) {
+	return time.AfterFunc(d, func() { ctx.End(errdefs.AsUnavailable(unanswered(d))) }).Stop
+}
+
 // unanswered is that the provider has not answered for so long. It is made for each call, and its text for those that
 // hang.
 type unanswered time.Duration
@@ -84,8 +89,8 @@ func (b *backend) deletePod(ctx context.Context, pod *corev1.Pod, grace time.Dur
 	}
 	seconds := int64(grace / time.Second)
 	pod.DeletionGracePeriodSeconds = &seconds
-	call := newLasting(ctx)
-	defer call.endAfter(grace + slowRequest)() // some providers return when it has ended
+	call := providercalls.NewLasting(ctx, ctx)
+	defer endAfter(call, grace+slowRequest)() // some providers return when it has ended
 	err = b.call(call, providercalls.DeletePod, providercalls.PodOf(pod), func(ctx context.Context) error {
 		return b.handler.DeletePod(ctx, pod)
 	})
@@ -191,12 +196,12 @@ func (b *backend) list(ctx context.Context) ([]*corev1.Pod, error) {
 		if b.listed = true; !first {
 			parent = context.WithoutCancel(ctx) // it may have waiters that outlast this one
 		}
-		call := newLasting(parent)
-		c = &listCall{cancel: call.end, done: make(chan struct{})}
+		call := providercalls.NewLasting(ctx, parent)
+		c = &listCall{cancel: call.End, done: make(chan struct{})}
 		b.lists.Go(func() {
 			b.run(call, c)
 			if !first {
-				call.end(nil)
+				call.End(nil)
 			}
 		})
 		b.next = c
@@ -219,7 +224,7 @@ func (b *backend) list(ctx context.Context) ([]*corev1.Pod, error) {
 }
 
 // run makes a call of GetPods, once the one before it has returned.
-func (b *backend) run(ctx *lasting, c *listCall) {
+func (b *backend) run(ctx *providercalls.Lasting, c *listCall) {
 	defer close(c.done)
 	select {
 	case b.listing <- struct{}{}:
@@ -241,9 +246,9 @@ func (b *backend) close(c *listCall) {
 	}
 }
 
-func (b *backend) getPods(ctx *lasting) ([]*corev1.Pod, error) {
+func (b *backend) getPods(ctx *providercalls.Lasting) ([]*corev1.Pod, error) {
 	var pods []*corev1.Pod
-	defer ctx.endAfter(slowRequest)()
+	defer endAfter(ctx, slowRequest)()
 	err := b.call(ctx, providercalls.GetPods, providercalls.Pod{}, func(ctx context.Context) (err error) {
 		pods, err = b.handler.GetPods(ctx)
 		return err

@@ -26,9 +26,9 @@ type interruptible struct{ cancel context.CancelCauseFunc }
 // begin returns the context of a call that ends early once the pod is not wanted any
 // more, which it may not be already. done has to be called when the call has returned: from then on it ends with ctx alone.
 func (pc *Controller) begin(ctx context.Context, r *podRecord, pod *corev1.Pod) (_ context.Context, done func()) {
-	call := newLasting(ctx)
+	call := providercalls.NewLasting(ctx, ctx)
 	ctx = call
-	c := &interruptible{call.end}
+	c := &interruptible{call.End}
 	ctx = providercalls.WithRelease(ctx, func() { pc.release(r, c) })
 	var expiry *time.Timer
 	r.mu.Lock()

@@ -2,14 +2,11 @@ package podlifecycle
 
 import (
 	"context"
-	"errors"
-	"runtime"
 	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
-	"weak"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -104,77 +101,4 @@ func TestFirstListMayBeginALoop(t *testing.T) {
 		synctest.Wait()
 		want(t, "the loop has ended with the controller", ended, true)
 	})
-}
-
-// counted is a context that counts what waits for its end.
-type counted struct {
-	context.Context
-	mu    sync.Mutex
-	after map[int]func()
-	next  int
-}
-
-func (c *counted) AfterFunc(f func()) (stop func() bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	id := c.next
-	c.next++
-	c.after[id] = f
-	return func() bool {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		_, waits := c.after[id]
-		delete(c.after, id)
-		return waits
-	}
-}
-
-func (c *counted) waiting() int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return len(c.after)
-}
-
-func (*counted) Done() <-chan struct{} { return make(chan struct{}) }
-
-// A node lives long, and has many calls.
-func TestNothingIsLeftOfAContextThatNobodyHas(t *testing.T) {
-	node := &counted{Context: t.Context(), after: map[int]func(){}}
-	call := newLasting(node)
-	request, cancel := context.WithCancel(call)
-	want(t, "waiting for the node's end", node.waiting(), 1)
-	left := weak.Make(call)
-	runtime.GC()
-	if left.Value() == nil {
-		t.Fatal("the context is gone, though there is one that was made of it")
-	}
-	cancel()
-	runtime.KeepAlive(request)
-	call, request = nil, nil
-	for deadline := time.Now().Add(time.Minute); node.waiting() > 0; runtime.Gosched() {
-		if runtime.GC(); time.Now().After(deadline) {
-			t.Fatal("the node still knows a context that nobody has")
-		}
-	}
-	want(t, "the context", left.Value(), nil)
-}
-
-func TestLastingContextEndsWithItsParent(t *testing.T) {
-	cause := errors.New("the node was removed")
-	parent, end := context.WithCancelCause(t.Context())
-	asked, unasked, early := newLasting(parent), newLasting(parent), newLasting(parent)
-	done := asked.Done()
-	early.end(errNotWanted)
-	end(cause)
-	<-done
-	for name, c := range map[string]*lasting{"asked for its end before": asked, "not asked": unasked} {
-		want(t, name+": error", c.Err(), context.Canceled)
-		want(t, name+": cause", context.Cause(c), cause)
-		select {
-		case <-c.Done():
-		case <-time.After(time.Minute):
-			t.Errorf("%s: Done is not closed", name)
-		}
-	}
-	want(t, "cause of one that has ended before", context.Cause(early), errNotWanted)
 }

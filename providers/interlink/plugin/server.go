@@ -20,6 +20,7 @@ import (
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
 	"github.com/virtual-kubelet/virtual-kubelet/internal/periodic"
+	"github.com/virtual-kubelet/virtual-kubelet/internal/providercalls"
 	"github.com/virtual-kubelet/virtual-kubelet/internal/turns"
 	"github.com/virtual-kubelet/virtual-kubelet/log"
 	"github.com/virtual-kubelet/virtual-kubelet/node"
@@ -193,11 +194,11 @@ func (s *Server) lock(ctx context.Context, pod string) (unlock func(), err error
 	return unlock, nil
 }
 
-// call returns a context for a call of the provider, which outlives the client's connection.
-func (s *Server) call(ctx context.Context) (context.Context, context.CancelFunc) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
-	stop := context.AfterFunc(s.ctx, cancel)
-	return ctx, func() { stop(); cancel() }
+// call returns a context for a call of the provider, which outlives the client's connection, and the call (see
+// node.PodLifecycleHandler). returned is to be called when the call has.
+func (s *Server) call(ctx context.Context) (_ context.Context, returned func() bool) {
+	call := providercalls.NewLasting(ctx, s.ctx)
+	return call, time.AfterFunc(callTimeout, func() { call.End(context.DeadlineExceeded) }).Stop
 }
 
 // create creates a pod, once: it may be asked for again after an answer was lost.
@@ -223,8 +224,8 @@ func (s *Server) create(w http.ResponseWriter, r *http.Request, body []byte) err
 		return errdefs.AsConflict(fmt.Errorf("pod %s/%s is being deleted", in.Pod.Namespace, in.Pod.Name))
 	}
 	if !record.Created {
-		ctx, cancel := s.call(r.Context())
-		defer cancel()
+		ctx, returned := s.call(r.Context())
+		defer returned()
 		switch err := s.provider.CreatePod(ctx, record.Pod.DeepCopy()); {
 		case errdefs.IsPermanent(err) || errdefs.IsInvalidInput(err):
 			return errors.Join(err, s.cluster.drop(record))
@@ -376,8 +377,8 @@ func (s *Server) drop(ctx context.Context, r *record) error {
 }
 
 func (s *Server) deleteOnce(ctx context.Context, pod *corev1.Pod) error {
-	ctx, cancel := s.call(ctx)
-	defer cancel()
+	ctx, returned := s.call(ctx)
+	defer returned()
 	return s.provider.DeletePod(ctx, pod)
 }
 

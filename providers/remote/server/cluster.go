@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"google.golang.org/grpc/metadata"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
@@ -37,7 +38,7 @@ type cluster struct {
 
 // restore reads of which cluster the pods are that a provider has from an earlier process. Without
 // pods any cluster may come first.
-func (c *cluster) restore(ctx context.Context, provider nodeutil.Provider) {
+func (c *cluster) restore(ctx context.Context, provider nodeutil.Provider, getPods func(context.Context) ([]*corev1.Pod, error)) {
 	keeper, ok := unwrapped(provider).(ClusterKeeper)
 	if !ok {
 		return
@@ -47,7 +48,7 @@ func (c *cluster) restore(ctx context.Context, provider nodeutil.Provider) {
 		log.G(ctx).WithError(err).Warn("The cluster of the pods is not known: the first that names itself counts")
 	}
 	c.keeper, c.file = keeper, file
-	if pods, err := provider.GetPods(ctx); err != nil || len(pods) > 0 {
+	if pods, err := getPods(ctx); err != nil || len(pods) > 0 {
 		c.uid = uid
 	}
 }

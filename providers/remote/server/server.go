@@ -8,6 +8,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
@@ -53,6 +54,7 @@ type Server struct {
 	cluster    cluster
 	turns      turns.Turns // of pods, by namespace and name
 	created    creations
+	listed     atomic.Bool // GetPods was called
 }
 
 // capabilityNode is the name of what a node.NodeProvider can do.
@@ -80,7 +82,7 @@ func New(ctx context.Context, provider nodeutil.Provider, nodeProvider node.Node
 		s.ping = nodeProvider.Ping
 		nodeProvider.NotifyNodeStatus(ctx, s.node.update)
 	}
-	s.cluster.restore(ctx, provider)
+	s.cluster.restore(ctx, provider, s.getPods)
 	s.pods.start()
 	if notifier, ok := unwrapped(provider).(node.PodNotifier); ok {
 		notifier.NotifyPods(ctx, s.pods.record)
@@ -171,7 +173,9 @@ func (s *Server) CreatePod(ctx context.Context, in *pb.CreatePodRequest) (*pb.Cr
 	}
 	defer done()
 	if !s.created.since(came, pod) {
-		if err := create(ctx, pod); err != nil {
+		call, returned := s.lasting(ctx)
+		defer returned()
+		if err := create(call, pod); err != nil {
 			return nil, wire.ToStatus(err)
 		}
 		s.created.record(pod)
@@ -200,7 +204,26 @@ func (s *Server) change(ctx context.Context, data []byte, call func(context.Cont
 		return err
 	}
 	defer done()
-	return call(ctx, pod)
+	lasting, returned := s.lasting(ctx)
+	defer returned()
+	return call(lasting, pod)
+}
+
+// lasting returns the context of a provider's call that ends with ctx while the call runs, and then with the server (see
+// node.PodLifecycleHandler). returned is to be called when the call has.
+func (s *Server) lasting(ctx context.Context) (_ context.Context, returned func() bool) {
+	call := providercalls.NewLasting(ctx, s.ctx)
+	return call, context.AfterFunc(ctx, func() { call.End(context.Cause(ctx)) })
+}
+
+// getPods calls GetPods, the first time with a context that goes on.
+func (s *Server) getPods(ctx context.Context) ([]*corev1.Pod, error) {
+	if s.listed.CompareAndSwap(false, true) {
+		call, returned := s.lasting(ctx)
+		defer returned()
+		ctx = call
+	}
+	return s.provider.GetPods(ctx)
 }
 
 // turn waits until no other call changes the pod: one whose connection has broken may
@@ -308,7 +331,7 @@ const pageBytes = 1 << 20
 
 // ListPods implements the protocol.
 func (s *Server) ListPods(_ *pb.ListPodsRequest, stream grpc.ServerStreamingServer[pb.ListPodsResponse]) error {
-	pods, err := s.provider.GetPods(stream.Context())
+	pods, err := s.getPods(stream.Context())
 	if err != nil {
 		return wire.ToStatus(err)
 	}

@@ -154,7 +154,7 @@ func (s *Server) WatchPods(in *pb.WatchPodsRequest, stream grpc.ServerStreamingS
 	sent, resumed := s.pods.since(in.GetResumeToken())
 	if !resumed {
 		sent = s.pods.lastNumber() // a report that comes while the list is read is sent, too
-		pods, err := s.provider.GetPods(ctx)
+		pods, err := s.getPods(ctx)
 		if err != nil {
 			return wire.ToStatus(err)
 		}
