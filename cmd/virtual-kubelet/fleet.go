@@ -34,12 +34,11 @@ func (v *virtualNode) runFleet(ctx context.Context, began time.Time) (err error)
 		return unlessStopped(ctx, err)
 	}
 	defer func() { err = errors.Join(err, nodes.Close()) }()
-	names := nodes.Names()
 	fields := log.Fields{"address": v.address}
 	if v.shards > 0 {
 		fields["shards"] = v.shards
 	} else {
-		fields["nodes"] = len(names)
+		fields["nodes"] = nodes.Wanted()
 	}
 	if v.poolsFile != "" {
 		fields["config"] = v.poolsFile
@@ -58,7 +57,7 @@ func (v *virtualNode) runFleet(ctx context.Context, began time.Time) (err error)
 	}
 	group.Go(func() error { return nodes.Run(ctx) })
 	if v.shards == 0 {
-		group.Go(func() error { return v.awaitNodes(ctx, nodes, names, began) })
+		group.Go(func() error { return v.awaitNodes(ctx, nodes, began) })
 	}
 	return group.Wait()
 }
@@ -72,12 +71,16 @@ const (
 
 // awaitNodes logs when the first nodes are all ready. It returns an error if they are not
 // in time.
-func (v *virtualNode) awaitNodes(ctx context.Context, nodes *fleet.Fleet, names []string, began time.Time) error {
+func (v *virtualNode) awaitNodes(ctx context.Context, nodes *fleet.Fleet, began time.Time) error {
 	usual := idlememory.Sparingly()
 	time.AfterFunc(longestStart, usual)
 	defer time.AfterFunc(settling, usual)
 	starting, started := v.starting(ctx, began)
 	defer started()
+	names, err := nodes.Made(starting)
+	if err != nil {
+		return unlessStopped(ctx, fmt.Errorf("some providers are still waited for: %w", err))
+	}
 	for _, name := range names {
 		n := nodes.Node(name)
 		if n == nil {

@@ -35,12 +35,13 @@ func (f *Fleet) Run(ctx context.Context) error {
 		f.port = func(n *Node) { n.setPort(listener) }
 		group.Go(func() error { return serve(ctx, listener, f) })
 	}
+	// A node that is added meanwhile joins before the watch of the pods runs, or as one of a fleet that runs.
+	f.mu.Lock()
 	defer f.shared.start(ctx, group)()
 	group.Go(func() error { f.watch.run(ctx); return nil })
 
 	nodes, endAll := context.WithCancel(context.WithoutCancel(ctx))
 	defer endAll()
-	f.mu.Lock()
 	f.running = nodes
 	for _, m := range f.nodes {
 		if m.node != nil && m.cancel == nil {

@@ -49,8 +49,12 @@ type Fleet struct {
 	shards  *shardsHeld
 	good    atomic.Pointer[contents] // of the file, when it could last be used as a whole
 
-	all      *nodeSet // without shards
-	startErr error    // why not all nodes could be made at the start
+	all      *nodeSet      // without shards
+	first    int           // how many nodes are wanted at the start
+	giveUp   func()        // ends the wait for the providers of those
+	begun    chan struct{} // closed when all of them were tried, with the fields below
+	made     []string      // their names
+	startErr error         // why not all could be made
 }
 
 // FileError is the error of New if no pool of the file can be used.
@@ -60,10 +64,10 @@ func (e *FileError) Error() string { return e.Err.Error() }
 func (e *FileError) Unwrap() error { return e.Err }
 
 // New makes the fleet, and its nodes unless they are shared with other processes. If
-// only some nodes can be made there is no error: Run logs it, and tries again. ctx is for
-// the time of the call.
+// only some nodes can be made there is no error: Run logs it, and tries again. Nodes whose
+// providers are long in being made are made while the others run. ctx is for the time of the call.
 func New(ctx context.Context, cfg Config) (*Fleet, error) {
-	f := &Fleet{cfg: cfg, reloads: newReloads(), shards: newShardsHeld(cfg.Shards.Name, cfg.Shards.Count)}
+	f := &Fleet{cfg: cfg, reloads: newReloads(), shards: newShardsHeld(cfg.Shards.Name, cfg.Shards.Count), giveUp: func() {}, begun: make(chan struct{})}
 	f.all = f.newNodeSet(func(string) bool { return true })
 	wanted, read, fileErr := f.all.load(nil)
 	if wanted == nil {
@@ -84,13 +88,41 @@ func New(ctx context.Context, cfg Config) (*Fleet, error) {
 		if err := f.fleet.Metrics().Register(f.shards); err != nil {
 			return nil, fmt.Errorf("cannot have metrics of the shards: %w", err)
 		}
+		close(f.begun)
 		return f, nil
 	}
-	f.startErr = errors.Join(fileErr, f.all.add(ctx, wanted.Nodes))
-	if len(f.all.nodes) == 0 && f.startErr != nil {
+	f.first = len(wanted.Nodes)
+	if f.addFirst(ctx, wanted.Nodes, fileErr) && len(f.made) == 0 && f.startErr != nil {
 		return nil, f.startErr
 	}
 	return f, nil
+}
+
+// startPatience is how long the nodes that are made wait at the start for the others: the pods of those that
+// begin together are read together. It is well below the time in which their leases have to be renewed.
+const startPatience = 5 * time.Second
+
+// addFirst adds the nodes of the start, and reports whether all were tried. If not, some are made, which can
+// run; the others are added when their providers are made, until ctx ends before addFirst returns, or giveUp is called.
+func (f *Fleet) addFirst(ctx context.Context, nodes []nodepools.Node, fileErr error) (all bool) {
+	making, giveUp := context.WithCancelCause(context.WithoutCancel(ctx))
+	f.giveUp = func() { giveUp(context.Canceled) }
+	defer context.AfterFunc(ctx, func() { giveUp(context.Cause(ctx)) })()
+	go func() { // Close waits for it
+		defer close(f.begun)
+		f.startErr = errors.Join(fileErr, f.all.add(making, nodes))
+		f.made = slices.Sorted(maps.Keys(f.all.nodes))
+	}()
+	for {
+		select {
+		case <-f.begun:
+			return true
+		case <-time.After(startPatience):
+			if len(f.fleet.Nodes()) > 0 {
+				return false
+			}
+		}
+	}
 }
 
 // Run runs the nodes until ctx ends.
@@ -100,26 +132,58 @@ func (f *Fleet) Run(ctx context.Context) error {
 		f.share(ctx, group)
 		return group.Wait()
 	}
-	if f.startErr != nil {
-		log.G(ctx).WithError(f.startErr).Error("Not all nodes could be made; the others run, and it is tried again")
-	}
-	var retry time.Time
-	switch {
-	case f.cfg.File != nil:
-		retry = time.Now() // for what is left of earlier nodes
-	case f.startErr != nil:
-		retry = time.Now().Add(retryInterval)
-	}
+	defer context.AfterFunc(ctx, f.giveUp)()
 	group.Go(func() error { return f.fleet.Run(ctx) })
-	group.Go(func() error { f.all.watch(ctx, retry); return nil })
+	group.Go(func() error {
+		retry := f.awaitFirst(ctx)
+		f.all.watch(ctx, retry)
+		return nil
+	})
 	return group.Wait()
 }
 
-// Close closes the providers of all nodes, once Run has returned.
-func (f *Fleet) Close() error { return f.all.close() }
+// awaitFirst waits until all nodes of the start were tried. Nothing else changes the nodes before: one that is
+// still being made is neither added again nor taken for one that is gone. It returns when to try again what has failed.
+func (f *Fleet) awaitFirst(ctx context.Context) (retry time.Time) {
+	select {
+	case <-f.begun:
+	default:
+		log.G(ctx).WithFields(log.Fields{"made": len(f.fleet.Nodes()), "nodes": f.first}).
+			Info("Some providers are waited for; the nodes of the others run")
+		<-f.begun
+	}
+	if f.startErr != nil && ctx.Err() == nil {
+		log.G(ctx).WithError(f.startErr).Error("Not all nodes could be made; the others run, and it is tried again")
+	}
+	switch {
+	case f.cfg.File != nil:
+		return time.Now() // for what is left of earlier nodes
+	case f.startErr != nil:
+		return time.Now().Add(retryInterval)
+	}
+	return time.Time{}
+}
 
-// Names returns the names of the nodes that New has made, sorted.
-func (f *Fleet) Names() []string { return slices.Sorted(maps.Keys(f.all.nodes)) }
+// Close closes the providers of all nodes, once Run has returned.
+func (f *Fleet) Close() error {
+	f.giveUp()
+	<-f.begun
+	return f.all.close()
+}
+
+// Wanted returns how many nodes are wanted at the start.
+func (f *Fleet) Wanted() int { return f.first }
+
+// Made returns the names of the nodes that could be made at the start, sorted, when all were tried, or
+// an error when ctx ends before.
+func (f *Fleet) Made(ctx context.Context) ([]string, error) {
+	select {
+	case <-f.begun:
+		return f.made, nil
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
 
 // Node returns the node of that name, or nil.
 func (f *Fleet) Node(name string) *nodeutil.Node { return f.fleet.Node(name) }

@@ -93,7 +93,7 @@ func (s *nodeSet) load(known contents) (*nodepools.Wanted, contents, error) {
 }
 
 // maxAdditions is how many nodes are added at the same time. Most of them may wait for providers
-// that are away: the others run once these have been given up.
+// that are away: nodes beyond this number are added once these have been given up.
 const maxAdditions = 1000
 
 // add adds nodes to the fleet, unless ctx has ended when a node's provider is made: then

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -23,6 +24,7 @@ import (
 
 	"github.com/virtual-kubelet/virtual-kubelet/cmd/virtual-kubelet/internal/nodepools"
 	"github.com/virtual-kubelet/virtual-kubelet/internal/fakeapi"
+	"github.com/virtual-kubelet/virtual-kubelet/internal/periodic"
 	"github.com/virtual-kubelet/virtual-kubelet/node"
 	"github.com/virtual-kubelet/virtual-kubelet/node/nodeutil"
 )
@@ -50,35 +52,89 @@ func TestNodeThatCannotBeMadeAtTheStart(t *testing.T) {
 	})
 }
 
-// Providers that are away, and are waited for, are waited for together.
+// Providers that are away, and are waited for, are waited for together. The nodes of others run meanwhile: their
+// leases, which the process before has renewed, do not run out.
 func TestProvidersThatAreLongInBeingMade(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "pools.yaml")
-	synctest.Test(t, func(t *testing.T) {
-		r := &poolsRig{t: t, file: file, client: fake.NewSimpleClientset()}
-		r.write(`{pools: [{name: a, count: 200}, {name: b, count: 1}]}`)
-		began := time.Now()
-		f, err := New(t.Context(), Config{
-			Nodes:      nodeutil.FleetConfig{Client: r.client},
-			NodeConfig: r.nodeConfig,
-			NewProvider: func(ctx context.Context, n nodepools.Node, cfg nodeutil.ProviderConfig) (nodeutil.Provider, node.NodeProvider, io.Closer, error) {
-				if n.Name == "b-0" {
-					return newMock(ctx, n, cfg)
-				}
-				time.Sleep(time.Minute)
+	var asked, made atomic.Int32
+	before := func(r *poolsRig) {
+		there := time.Now().Add(time.Minute)
+		r.newProvider = func(ctx context.Context, n nodepools.Node, cfg nodeutil.ProviderConfig) (nodeutil.Provider, node.NodeProvider, io.Closer, error) {
+			if n.Name == "b-0" {
+				return newMock(ctx, n, cfg)
+			}
+			asked.Add(1)
+			if err := periodic.Sleep(ctx, time.Until(there)); err != nil {
+				return nil, nil, nil, err
+			}
+			if n.Name != "a-0" {
 				return nil, nil, nil, errors.New("it is away")
-			},
-			File: NewFile(mockOptions(file), nil),
-		})
-		if err != nil {
-			t.Fatal(err)
+			}
+			made.Add(1)
+			return newMock(ctx, n, cfg)
 		}
-		if names, took := f.Names(), time.Since(began); len(names) != 1 || took > time.Minute {
-			t.Errorf("after %v there are the nodes %v", took, names)
+	}
+	poolsBubbleAfter(t, before, `{name: edge, deleteNodes: true, pools: [{name: a, count: 200}, {name: b, count: 1}]}`, func(r *poolsRig) {
+		for range 4 { // until 55 s after the start
+			r.want("meanwhile", map[string]string{"b-0": "ready 20"})
+			lease, err := r.client.CoordinationV1().Leases(corev1.NamespaceNodeLease).Get(r.t.Context(), "b-0", metav1.GetOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if age := time.Since(lease.Spec.RenewTime.Time); age > 15*time.Second {
+				t.Errorf("the lease was renewed %v ago", age)
+			}
+			r.pass()
 		}
-		if err := f.Close(); err != nil {
-			t.Error(err)
+		r.wantErrors("meanwhile")
+		if n := asked.Load(); n != 200 {
+			t.Errorf("meanwhile providers were asked for %d times", n)
+		}
+		r.pass()
+		r.want("in the end", map[string]string{"a-0": "ready 20", "b-0": "ready 20"})
+		if n := made.Load(); n != 1 {
+			t.Errorf("the provider was made %d times", n)
+		}
+		if names, err := r.fleet.Made(r.t.Context()); err != nil || !slices.Equal(names, []string{"a-0", "b-0"}) {
+			t.Errorf("the nodes %v were made at the start: %v", names, err)
+		}
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if len(r.errors) == 0 || !strings.Contains(r.errors[0], "node a-1: it is away") {
+			t.Errorf("logged %q", r.errors)
 		}
 	})
+}
+
+// A process that is asked to end while it waits for some providers does not wait on: whether its nodes run or not.
+func TestEndWhileSomeProvidersAreBeingMade(t *testing.T) {
+	for _, run := range []bool{true, false} {
+		file := filepath.Join(t.TempDir(), "pools.yaml")
+		synctest.Test(t, func(t *testing.T) {
+			r := &poolsRig{t: t, file: file, client: fake.NewSimpleClientset()}
+			r.newProvider = func(ctx context.Context, n nodepools.Node, cfg nodeutil.ProviderConfig) (nodeutil.Provider, node.NodeProvider, io.Closer, error) {
+				if n.Name == "a-0" {
+					return nil, nil, nil, periodic.Sleep(ctx, time.Hour)
+				}
+				return newMock(ctx, n, cfg)
+			}
+			r.write(`{pools: [{name: a, count: 1}, {name: b, count: 1}]}`)
+			began := time.Now()
+			f := r.newFleet(file, 0)
+			if run {
+				ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+				defer cancel()
+				if err := f.Run(ctx); err != nil {
+					t.Error(err)
+				}
+			}
+			if err := f.Close(); err != nil {
+				t.Error(err)
+			}
+			if took := time.Since(began); took > time.Minute {
+				t.Errorf("it took %v", took)
+			}
+		})
+	}
 }
 
 // A process that is asked to end while it waits for providers does not wait on.
