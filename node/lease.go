@@ -121,7 +121,14 @@ func (l *nodeLease) renewNow(ctx context.Context) (next time.Duration) {
 		l.spread = true
 		return rand.N(l.renewInterval)
 	}
-	return wait.Jitter(l.renewInterval, 0.04)
+	return wait.Jitter(l.renewInterval, min(0.04, float64(l.attempt())/float64(l.renewInterval)))
+}
+
+// attempt is how long a renewal may take: a slow one, the interval after it, prolonged by as much at most, and
+// a further one that fails end before the lease would have run out. Else its failure would look like that of a
+// process that has stood still.
+func (l *nodeLease) attempt() time.Duration {
+	return min(l.renewInterval, (time.Duration(l.durationSeconds)*time.Second-l.renewInterval)/3)
 }
 
 func (l *nodeLease) failed(ctx context.Context, err error) (next time.Duration) {
@@ -144,7 +151,7 @@ func (l *nodeLease) failed(ctx context.Context, err error) (next time.Duration) 
 // read before; it is after an error.
 func (l *nodeLease) write(ctx context.Context) error {
 	began := time.Now()
-	ctx, cancel := context.WithTimeout(ctx, l.renewInterval)
+	ctx, cancel := context.WithTimeout(ctx, l.attempt())
 	defer cancel()
 	if l.latest == nil {
 		lease, err := l.client.Get(ctx, l.of.name, metav1.GetOptions{})

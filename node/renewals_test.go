@@ -1,15 +1,20 @@
 package node
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	coordinationv1client "k8s.io/client-go/kubernetes/typed/coordination/v1"
 
 	"github.com/virtual-kubelet/virtual-kubelet/internal/fakeapi"
 )
@@ -199,6 +204,56 @@ func TestWhatAClaimWithAShortLeaseAllows(t *testing.T) {
 		pass(5 * time.Second)
 		want(t, "may begin", p.claim.MayBegin(), true)
 	})
+}
+
+// hangingLeases can be without an answer.
+type hangingLeases struct {
+	coordinationv1client.LeaseInterface
+	hang atomic.Bool
+}
+
+func (l *hangingLeases) Get(ctx context.Context, name string, options metav1.GetOptions) (*coordinationv1.Lease, error) {
+	if l.hang.Load() {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	return l.LeaseInterface.Get(ctx, name, options)
+}
+
+func (l *hangingLeases) Update(ctx context.Context, lease *coordinationv1.Lease, options metav1.UpdateOptions) (*coordinationv1.Lease, error) {
+	if l.hang.Load() {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	return l.LeaseInterface.Update(ctx, lease, options)
+}
+
+// Nor does one that does not answer, however long the interval of the renewals is: an attempt ends before the
+// lease would have run out.
+func TestWhatAClaimWithALongIntervalAllows(t *testing.T) {
+	for _, interval := range []time.Duration{10 * time.Second, 20 * time.Second, 30 * time.Second, 39 * time.Second} {
+		t.Run(interval.String(), func(t *testing.T) {
+			nodeBubble(t, func(t *testing.T, r *nodeRig) {
+				p := newProcess(t, r, &versionedLeases{}, identified("first"))
+				leases := &hangingLeases{LeaseInterface: p.claim.cfg.Leases}
+				p.launch(WithNodeClaim(p.claim), WithNodeEnableLeaseV1WithRenewInterval(leases, 40, interval))
+				for range 300 {
+					pass(time.Second)
+					want(t, "may begin", p.claim.MayBegin(), true)
+				}
+				leases.hang.Store(true)
+				for range 300 {
+					pass(time.Second)
+					if !p.claim.MayGoOn() {
+						t.Fatal("what was begun may not go on")
+					}
+				}
+				leases.hang.Store(false)
+				pass(interval + 5*time.Second)
+				want(t, "may begin", p.claim.MayBegin(), true)
+			})
+		})
+	}
 }
 
 // errAway is that of a renewal which the API server does not answer.
