@@ -29,9 +29,7 @@ func (pc *Controller) inspect(ctx context.Context, r *podRecord, pod *corev1.Pod
 		namesakes, err = pc.findNamesakes(ctx, target)
 	}
 	if err != nil {
-		r.mu.Lock()
-		r.missing = min(r.missing, lostAfter-1) // the last question before a loss needs an answer
-		r.mu.Unlock()
+		r.askAgain() // the last question before a loss needs an answer
 		err = fmt.Errorf("cannot determine whether the provider holds the pod: %w", err)
 		pc.warnOfOld(ctx, r, target, ReasonProviderInspectFailed, err)
 		return err

@@ -6,6 +6,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/virtual-kubelet/virtual-kubelet/node/nodetest"
 )
 
@@ -77,6 +79,39 @@ func TestProcessThatStoodStill(t *testing.T) {
 			}
 			calls := r.provider.TakeCalls("delete")
 			want(t, "ends", len(calls), 2)
+		})
+	}
+}
+
+// Nor does it take a pod for lost, by what it asked before, or write a status.
+func TestStatusesOfAProcessThatStoodStill(t *testing.T) {
+	for _, back := range []bool{false, true} {
+		bubble(t, func(t *testing.T, r *rig) {
+			claim := newScriptedClaim()
+			r.handler = r.provider.Polled()
+			r.start(func(c *Config) { c.Claim, c.LostPodTimeout = claim, 3*time.Second })
+			r.api.AddPod(aPod("web"))
+			r.api.AddPod(aPod("other"))
+			pass(time.Second)
+			r.events.recorded()
+			r.api.Written()
+			claim.begin.Store(false)
+			claim.goOn.Store(false)
+			lost := r.provider.Forget("web")
+			r.provider.ChangePod("other", func(p *corev1.Pod) { p.Status.Message = "new" })
+			pass(time.Minute)
+			wantList(t, "events before the lease was looked at", r.events.recorded())
+			wantList(t, "writes before the lease was looked at", r.api.Written())
+			phase := corev1.PodFailed
+			if back {
+				r.provider.Hold(lost, corev1.PodRunning)
+				phase = corev1.PodRunning
+			}
+			claim.begin.Store(true)
+			claim.goOn.Store(true)
+			pass(20 * time.Second)
+			want(t, "phase", r.phase("web"), phase)
+			want(t, "message", r.api.Pod("other").Status.Message, "new")
 		})
 	}
 }

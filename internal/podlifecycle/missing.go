@@ -89,6 +89,13 @@ func (r *podRecord) ignored() bool {
 	return owner != nil && owner.Kind == "DaemonSet" && r.providerStatus == nil && r.pod.Status.Phase != corev1.PodRunning
 }
 
+// askAgain has the provider asked once more before the pod is taken for lost.
+func (r *podRecord) askAgain() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.missing = min(r.missing, lostAfter-1)
+}
+
 // count returns the census, which may be a moment old.
 func (pc *Controller) count(now time.Time) census {
 	g := &pc.guard

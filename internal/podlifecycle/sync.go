@@ -126,6 +126,11 @@ func (pc *Controller) mayAct(ctx context.Context, do verb, r *podRecord, pod *co
 		}
 	case doStop, doKill:
 		return pc.cfg.Claim.MayGoOn()
+	case doLose:
+		if !pc.cfg.Claim.MayGoOn() {
+			r.askAgain()
+			return false
+		}
 	}
 	return true
 }

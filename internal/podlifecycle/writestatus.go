@@ -75,6 +75,10 @@ func (pc *Controller) writeStatus(ctx context.Context, key string) (err error) {
 			return nil
 		}
 	}
+	if !pc.cfg.Claim.MayGoOn() { // it may be older than that of the process which has the node
+		pc.statuses.AddAfter(key, claimInterval)
+		return nil
+	}
 	return pc.patchStatus(ctx, r, pod, report, conditions, observedGeneration)
 }
 
