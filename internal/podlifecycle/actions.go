@@ -117,7 +117,6 @@ func (pc *Controller) create(ctx context.Context, r *podRecord, pod *corev1.Pod)
 		r.begun, r.cancelled = false, true
 	}
 	r.mu.Unlock()
-	pc.startDeadline(r, pod)
 	mine, err := pc.prepare(ctx, r, pod)
 	if interrupted(ctx) {
 		return errNotWanted
@@ -125,6 +124,7 @@ func (pc *Controller) create(ctx context.Context, r *podRecord, pod *corev1.Pod)
 	if err != nil {
 		return err
 	}
+	pc.startDeadline(r, pod)
 	r.mu.Lock()
 	r.creating = true
 	r.others.see(pod.Status.Conditions)

@@ -64,8 +64,9 @@ func (r *podRecord) activeUntil(pod *corev1.Pod, now time.Time) (time.Time, bool
 	return started.Add(time.Duration(*pod.Spec.ActiveDeadlineSeconds)*time.Second + deadlineLeeway), true
 }
 
-// startDeadline has the start time of a pod with a deadline in the API before CreatePod
-// is called, which may hang: then the deadline counts across restarts, too.
+// startDeadline has the start time of a pod with a deadline in the API while CreatePod is called,
+// which may hang: then the deadline counts across restarts, too. It is not there long before: a process
+// that finds it takes the pod for one that may have been created (see createdBefore).
 func (pc *Controller) startDeadline(r *podRecord, pod *corev1.Pod) {
 	if pod.Spec.ActiveDeadlineSeconds == nil || pod.Status.StartTime != nil {
 		return

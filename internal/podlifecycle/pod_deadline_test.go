@@ -7,6 +7,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/utils/ptr"
 
 	"github.com/virtual-kubelet/virtual-kubelet/node/nodetest"
@@ -221,6 +222,35 @@ func TestDeadlineOfACreateThatHangsAcrossRestarts(t *testing.T) {
 		}
 		pass(15 * time.Second)
 		r.wantExceeded("web")
+	})
+}
+
+// slowReads are of an API server that does not answer.
+type slowReads struct{ ObjectSource }
+
+func (slowReads) ConfigMap(ctx context.Context, _, _ string) (*corev1.ConfigMap, error) {
+	<-ctx.Done()
+	return nil, context.Cause(ctx)
+}
+
+// A pod that was prepared when the agent ended was not created: it is by the next one, at once.
+func TestDeadlineOfAPodThatWasPrepared(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		objects, use := withObjects(r)
+		for _, o := range []runtime.Object{
+			&corev1.ConfigMap{ObjectMeta: object("colors"), Data: map[string]string{"main": "blue"}},
+			&corev1.Secret{ObjectMeta: object("tokens"), Data: map[string][]byte{"main": []byte("s3cret")}},
+		} {
+			mustCreate(t, r, o)
+		}
+		r.start(use, func(cfg *Config) { cfg.Objects = slowReads{objects} })
+		pod := r.api.AddPod(aPod("web", within(600), needs(false)))
+		pass(5 * time.Second)
+		r.end()
+		wantList(t, "calls", r.provider.TakeCalls("create"))
+		r.start(use)
+		pass(time.Second)
+		wantList(t, "calls", r.provider.TakeCalls("create"), "create web "+string(pod.UID))
 	})
 }
 
