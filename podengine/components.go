@@ -17,6 +17,7 @@ func (e *Engine) makeComponents() (err error) {
 		Objects:         e.cfg.Objects,
 		Tokens:          e.cfg.Tokens,
 		Claims:          e.cfg.Claims,
+		NodeLabels:      e.cfg.NodeLabels,
 		AllowHostPath:   e.cfg.AllowHostPath,
 		NoLinksFollowed: e.cfg.NoLinksFollowed,
 		Images:          imageVolumes{},

@@ -86,6 +86,9 @@ type Config struct {
 	// Claims resolves persistent volume claims; nil means that they are not
 	// supported.
 	Claims volume.Claims
+	// NodeLabels returns the labels of the node, for the node affinity of claimed volumes:
+	// see volume.Options. Nil means that it does not matter.
+	NodeLabels func(ctx context.Context) (map[string]string, error)
 	// UnsafeSysctls are the sysctls that pods may set besides the safe ones;
 	// those that end in * stand for all that begin so.
 	UnsafeSysctls []string

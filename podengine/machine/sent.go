@@ -18,7 +18,7 @@ import (
 // withoutCluster makes the configuration that of an engine whose pods come from another process.
 func withoutCluster(config *podengine.Config) {
 	config.Sent = true
-	config.Objects, config.Tokens, config.Claims = noObjects{}, nil, nil
+	config.Objects, config.Tokens, config.Claims, config.NodeLabels = noObjects{}, nil, nil, nil
 	config.Services = corev1listers.NewServiceLister(cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}))
 	if config.Events == nil {
 		config.Events = eventLog{}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
+	volumehelpers "k8s.io/component-helpers/storage/volume"
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
 )
@@ -32,6 +33,9 @@ func (m *Manager) claimed(ctx context.Context, pod *corev1.Pod, v *corev1.Volume
 	claim := v.PersistentVolumeClaim
 	pv, err := m.boundVolume(ctx, pod.Namespace, claim.ClaimName)
 	if err != nil {
+		return place{}, err
+	}
+	if err := m.checkNodeAffinity(ctx, pv); err != nil {
 		return place{}, err
 	}
 	found := place{readOnly: claim.ReadOnly, host: true, persistentVolume: pv.Name}
@@ -76,6 +80,21 @@ func (m *Manager) boundVolume(ctx context.Context, namespace, name string) (*cor
 		return nil, fmt.Errorf("persistentvolume %q is bound to another claim than %q", pv.Name, name)
 	}
 	return pv, nil
+}
+
+// checkNodeAffinity returns an error if a volume is one of other nodes: what has its path here is another one.
+func (m *Manager) checkNodeAffinity(ctx context.Context, pv *corev1.PersistentVolume) error {
+	if m.opts.NodeLabels == nil || pv.Spec.NodeAffinity == nil {
+		return nil
+	}
+	labels, err := m.opts.NodeLabels(ctx)
+	if err != nil {
+		return &affinityError{pv.Name, fmt.Errorf("error retrieving node: %w", aside(err))}
+	}
+	if err := volumehelpers.CheckNodeAffinity(pv, labels); err != nil {
+		return &affinityError{pv.Name, err}
+	}
+	return nil
 }
 
 // setUpLocal checks a local volume, and gives it to the pod's group.

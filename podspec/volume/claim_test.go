@@ -1,6 +1,7 @@
 package volume
 
 import (
+	"context"
 	"errors"
 	"path/filepath"
 	"testing"
@@ -28,6 +29,18 @@ func claimRig(t *testing.T, pv string) *rig {
 	r.objects.volumes["pv"] = &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pv"}, Spec: *decode[corev1.PersistentVolumeSpec](t, pv)}
 	r.objects.volumes["pv"].Spec.ClaimRef = &corev1.ObjectReference{UID: "claim-1"}
 	return r
+}
+
+// ofNode is the affinity of a volume of one node.
+func ofNode(hostname string) string {
+	return "nodeAffinity: {required: {nodeSelectorTerms: [{matchExpressions: [{key: kubernetes.io/hostname, operator: In, values: [" + hostname + "]}]}]}}"
+}
+
+// labelled gives the node labels.
+func labelled(labels map[string]string) func(*rig) {
+	return func(r *rig) {
+		r.opts.NodeLabels = func(context.Context) (map[string]string, error) { return labels, nil }
+	}
 }
 
 const claimVolume = `[{name: v, persistentVolumeClaim: {claimName: claim}}]`
@@ -61,6 +74,18 @@ func TestClaims(t *testing.T) {
 				}
 				return errors.New("no")
 			}
+		}},
+		"of this node": {pv: "{local: {path: " + dir + "}, " + ofNode("here") + "}", change: labelled(map[string]string{corev1.LabelHostname: "here"})},
+		"of another node": {pv: "{local: {path: " + dir + "}, " + ofNode("there") + "}", change: labelled(map[string]string{corev1.LabelHostname: "here"}),
+			err: `MountVolume.NodeAffinity check failed for volume "pv" : no matching NodeSelectorTerms`},
+		"hostPath of another node": {pv: "{hostPath: {path: " + dir + "}, " + ofNode("there") + "}", change: labelled(nil), err: "no matching NodeSelectorTerms"},
+		"of a node that cannot be read": {pv: "{local: {path: " + dir + "}, " + ofNode("there") + "}", err: `failed for volume "pv" : error retrieving node: away`, change: func(r *rig) {
+			r.opts.NodeLabels = func(context.Context) (map[string]string, error) {
+				return nil, errdefs.NotFound("away")
+			}
+		}},
+		"of any node, which cannot be read": {pv: "local: {path: " + dir + "}", change: func(r *rig) {
+			r.opts.NodeLabels = func(context.Context) (map[string]string, error) { return nil, errors.New("away") }
 		}},
 		"unsupported": {pv: "{}", err: "volume v of kind persistentVolumeClaim", permanent: true, change: func(r *rig) { r.opts.Claims = nil }},
 	} {

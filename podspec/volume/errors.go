@@ -20,11 +20,26 @@ type SetUpError struct {
 
 // Error says which volume it is, and why.
 func (e *SetUpError) Error() string {
+	if affinity, ok := errors.AsType[*affinityError](e.Err); ok {
+		return affinity.Error()
+	}
 	return fmt.Sprintf("MountVolume.SetUp failed for volume %q : %v", e.Volume, e.Err)
 }
 
 // Unwrap returns the reason.
 func (e *SetUpError) Unwrap() error { return e.Err }
+
+// affinityError is why a PersistentVolume is not for this node, in the kubelet's words.
+type affinityError struct {
+	volume string // the PersistentVolume
+	err    error
+}
+
+func (e *affinityError) Error() string {
+	return fmt.Sprintf("MountVolume.NodeAffinity check failed for volume %q : %v", e.volume, e.err)
+}
+
+func (e *affinityError) Unwrap() error { return e.err }
 
 // Failures are the volumes of a pod that could not be set up. As an error it has
 // the class of the gravest; Prepare and Refresh return no other kind of error.

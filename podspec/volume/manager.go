@@ -32,6 +32,9 @@ type Options struct {
 	Contents ContentSource
 	// Claims resolves persistent volume claims. Without, they are unsupported.
 	Claims Claims
+	// NodeLabels returns the labels of the node, which may change: a claimed volume of other
+	// nodes, by its node affinity, is not set up. Without, the affinity does not matter.
+	NodeLabels func(ctx context.Context) (map[string]string, error)
 	// Images provides the images of image volumes. Without, these are
 	// unsupported.
 	Images Images
