@@ -30,6 +30,10 @@ type Node struct {
 	// NoCPUQuota leaves out the quota, so that containers may use more CPU than
 	// their limit.
 	NoCPUQuota bool
+	// OOMGroup has the kernel end all processes of a container that is out of memory, as a
+	// kubelet does by default where control groups are those of version 2. Without, it may be
+	// one of them, and the container goes on without it.
+	OOMGroup bool
 }
 
 // LogDirectory is where the logs of a pod are: LogRoot/NAMESPACE_NAME_UID.

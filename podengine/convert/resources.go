@@ -28,6 +28,9 @@ func (n Node) containerResources(pod *corev1.Pod, c *corev1.Container) *runtimea
 	resources := n.resources(cpuRequest(c.Resources), limits)
 	resources.OomScoreAdj = podspec.OOMScoreAdj(pod, c, n.MachineMemory)
 	resources.HugepageLimits = n.hugePages(limits)
+	if n.OOMGroup {
+		resources.Unified = map[string]string{"memory.oom.group": "1"}
+	}
 	return resources
 }
 

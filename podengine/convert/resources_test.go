@@ -44,6 +44,8 @@ func TestContainerResources(t *testing.T) {
 			node: func(n *Node) { n.HugePageSizes = []string{"2MB", "1GB"} },
 			want: `{"cpuPeriod": "100000", "cpuShares": "2", "oomScoreAdj": "1000",
 				"hugepageLimits": [{"pageSize": "1GB"}, {"pageSize": "2MB", "limit": "104857600"}]}`},
+		{what: "out of memory together", edit: res(nil, quantities("memory", "1Gi")), node: func(n *Node) { n.OOMGroup = true },
+			want: `{"cpuPeriod": "100000", "cpuShares": "2", "memoryLimitInBytes": "1073741824", "oomScoreAdj": "999", "unified": {"memory.oom.group": "1"}}`},
 	} {
 		t.Run(test.what, func(t *testing.T) {
 			node := testNode
@@ -75,6 +77,11 @@ func TestUpdates(t *testing.T) {
 	})
 	wantJSON(t, testNode.UpdateContainer(pod, &pod.Spec.Containers[0], "id1"), `{"containerId": "id1", "linux":
 		{"cpuPeriod": "100000", "cpuQuota": "200000", "cpuShares": "2048", "memoryLimitInBytes": "1073741824", "oomScoreAdj": "999"}}`)
+	together := testNode
+	together.OOMGroup = true
+	wantJSON(t, together.UpdateContainer(pod, &pod.Spec.Containers[0], "id1"), `{"containerId": "id1", "linux":
+		{"cpuPeriod": "100000", "cpuQuota": "200000", "cpuShares": "2048", "memoryLimitInBytes": "1073741824", "oomScoreAdj": "999",
+		"unified": {"memory.oom.group": "1"}}}`)
 	wantJSON(t, testNode.UpdateSandbox(pod, "box1"), `{"podSandboxId": "box1",
 		"overhead": {"cpuPeriod": "100000", "cpuShares": "2", "memoryLimitInBytes": "67108864"},
 		"resources": {"cpuPeriod": "100000", "cpuQuota": "200000", "cpuShares": "2048", "memoryLimitInBytes": "1073741824"}}`)

@@ -61,6 +61,10 @@ func (host) removeEmpty(driver Driver, group name) {
 	}
 }
 
+// Unified reports whether the control groups of this machine are those of version 2 alone, in which a
+// container can be given what only that has.
+func Unified() bool { return cgroups.IsCgroup2UnifiedMode() }
+
 // configOf is the group as the library wants it.
 func configOf(driver Driver, group name) *cgroups.Cgroup {
 	config := &cgroups.Cgroup{Resources: skipDevices()}
