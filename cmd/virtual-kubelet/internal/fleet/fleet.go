@@ -98,9 +98,13 @@ func New(ctx context.Context, cfg Config) (*Fleet, error) {
 	return f, nil
 }
 
-// startPatience is how long the nodes that are made wait at the start for the others: the pods of those that
-// begin together are read together. It is well below the time in which their leases have to be renewed.
-const startPatience = 5 * time.Second
+// startPatience is how long the nodes that are made wait at the start for the next one, and longestPatience for all
+// others: the pods of those that begin together are read together. It is well below the time in which their leases
+// have to be renewed, 40 s after an earlier process did.
+const (
+	startPatience   = 5 * time.Second
+	longestPatience = 20 * time.Second
+)
 
 // addFirst adds the nodes of the start, and reports whether all were tried. If not, some are made, which can
 // run; the others are added when their providers are made, until ctx ends before addFirst returns, or giveUp is called.
@@ -113,15 +117,17 @@ func (f *Fleet) addFirst(ctx context.Context, nodes []nodepools.Node, fileErr er
 		f.startErr = errors.Join(fileErr, f.all.add(making, nodes))
 		f.made = slices.Sorted(maps.Keys(f.all.nodes))
 	}()
-	for {
+	for began, before := time.Now(), 0; ; {
 		select {
 		case <-f.begun:
 			return true
 		case <-time.After(startPatience):
-			if len(f.fleet.Nodes()) > 0 {
-				return false
-			}
 		}
+		made := len(f.fleet.Nodes())
+		if made > 0 && (made == before || time.Since(began) >= longestPatience) {
+			return false
+		}
+		before = made
 	}
 }
 

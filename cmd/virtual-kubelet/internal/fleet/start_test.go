@@ -74,7 +74,7 @@ func TestProvidersThatAreLongInBeingMade(t *testing.T) {
 		}
 	}
 	poolsBubbleAfter(t, before, `{name: edge, deleteNodes: true, pools: [{name: a, count: 200}, {name: b, count: 1}]}`, func(r *poolsRig) {
-		for range 4 { // until 55 s after the start
+		for range 3 { // until 55 s after the start
 			r.want("meanwhile", map[string]string{"b-0": "ready 20"})
 			lease, err := r.client.CoordinationV1().Leases(corev1.NamespaceNodeLease).Get(r.t.Context(), "b-0", metav1.GetOptions{})
 			if err != nil {
