@@ -20,9 +20,9 @@ func IsNotFound(err error) bool {
 	return errdefs.IsOnlyNotFound(err) && !isUnexpected(err)
 }
 
-// IsRejected reports whether err is the word of an API server that a request can never
-// succeed as it is: it is malformed, or the object in it is not valid. It is false for
-// nil.
+// IsRejected reports whether err is the word of an API server that a request is malformed,
+// or the object in it not valid. Admission may have answered so, and may admit the object
+// later. It is false for nil.
 func IsRejected(err error) bool {
 	return (apierrors.IsInvalid(err) || apierrors.IsBadRequest(err)) && !isUnexpected(err)
 }

@@ -99,7 +99,7 @@ func (p *Provider) create(ctx context.Context, pod, wanted *corev1.Pod) error {
 	switch {
 	case apierrors.IsAlreadyExists(err):
 		return p.deleteOlder(ctx, pod, wanted)
-	case apierror.IsRejected(err):
+	case apierror.IsRejected(err) && !translate.MayBeAdmission(err):
 		return errdefs.AsPermanent(fmt.Errorf("the remote cluster refuses the pod: %w", err))
 	case apierror.IsNotFound(err): // the namespace was deleted
 		p.forgetNamespace(wanted.Namespace)

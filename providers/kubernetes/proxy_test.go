@@ -1,6 +1,7 @@
 package kubernetes
 
 import (
+	"errors"
 	"net/http"
 	"slices"
 	"strings"
@@ -13,6 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 
@@ -77,6 +79,58 @@ func TestRefusedByAProxy(t *testing.T) {
 			t.Errorf("tried again: %v", err)
 		}
 	})
+}
+
+// What admission in the remote cluster refuses waits, regardless of the code of the answer;
+// a pod that its API server finds invalid fails.
+func TestRefusedByAdmission(t *testing.T) {
+	kind := corev1.SchemeGroupVersion.WithKind("Pod").GroupKind()
+	byField := func() *apierrors.StatusError {
+		return apierrors.NewInvalid(kind, "one", field.ErrorList{field.Required(field.NewPath("spec", "containers").Index(0).Child("image"), "")})
+	}
+	webhook := func(code int32, reason metav1.StatusReason) error {
+		return &apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Code: code, Reason: reason, Message: `admission webhook "w.io" denied the request: no`}}
+	}
+	invalid := byField()
+	invalid.ErrStatus.Message = `admission webhook "w.io" denied the request: ` + invalid.ErrStatus.Message
+	// As the API server makes it: see validating/dispatcher.go of its admission.
+	policy := apierrors.NewForbidden(corev1.Resource("pods"), "one", errors.New("ValidatingAdmissionPolicy 'p' with binding 'b' denied request: no"))
+	policy.ErrStatus.Reason, policy.ErrStatus.Code = metav1.StatusReasonInvalid, http.StatusUnprocessableEntity
+	policy.ErrStatus.Details.Causes = []metav1.StatusCause{{Message: "ValidatingAdmissionPolicy 'p' with binding 'b' denied request: no"}}
+	for what, c := range map[string]struct {
+		err   error
+		final bool
+	}{
+		"a webhook without a code":    {webhook(http.StatusBadRequest, ""), false},
+		"a webhook's BadRequest":      {webhook(http.StatusBadRequest, metav1.StatusReasonBadRequest), false},
+		"a webhook's Forbidden":       {webhook(http.StatusForbidden, metav1.StatusReasonForbidden), false},
+		"a webhook's 422":             {webhook(http.StatusUnprocessableEntity, ""), false},
+		"a webhook that names fields": {invalid, false},
+		"a policy":                    {policy, false},
+		"a quota":                     {apierrors.NewForbidden(corev1.Resource("pods"), "one", errors.New("exceeded quota: small")), false},
+		"a field that is not valid":   {byField(), true},
+		"what cannot be decoded":      {apierrors.NewBadRequest("Pod in version \"v1\" cannot be handled as a Pod"), true},
+	} {
+		t.Run(what, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				remote := newRemote()
+				var refuses atomic.Bool
+				fakeapi.React(&remote.Fake, "create", "pods", func(clienttesting.Action) (bool, runtime.Object, error) { return refuses.Load(), nil, c.err })
+				r := newRig(t, "", remote)
+				pod := named("one")
+				r.setHomePod(pod)
+				refuses.Store(true)
+				err := r.CreatePod(t.Context(), pod)
+				if err == nil || errdefs.IsPermanent(err) != c.final || !strings.Contains(err.Error(), c.err.Error()) {
+					t.Errorf("created with %v, of class %v", err, errdefs.ClassOf(err))
+				}
+				refuses.Store(false)
+				if err := r.CreatePod(t.Context(), pod); err != nil {
+					t.Errorf("tried again: %v", err)
+				}
+			})
+		})
+	}
 }
 
 // What is due while a proxy answers 404 is done later.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 	"sync"
@@ -19,6 +20,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/client-go/kubernetes/fake"
 	metadatafake "k8s.io/client-go/metadata/fake"
 	clienttesting "k8s.io/client-go/testing"
@@ -777,15 +779,24 @@ func TestSecretsThatTheRemotePodRefersTo(t *testing.T) {
 	})
 }
 
-// A copy that is too large for the remote cluster is reported, and seldom retried.
-func TestTooLargeForTheRemoteCluster(t *testing.T) {
-	g := newRig(t)
-	g.home.put("keys", corev1.SecretTypeOpaque, "large")
-	fakeapi.React(&g.remote.Fake, "patch", "secrets", func(clienttesting.Action) (bool, runtime.Object, error) {
-		return true, nil, apierrors.NewInvalid(corev1.SchemeGroupVersion.WithKind("Secret").GroupKind(), "keys", nil)
-	})
-	if err := g.RegisterPod(t.Context(), reader("a")); !errdefs.IsPermanent(err) || len(g.reported) == 0 {
-		t.Errorf("got %v, reported %v", err, g.reported)
+// A copy that is too large for the remote cluster is reported, and seldom retried; one that
+// admission there refuses fails no pod.
+func TestCopyIsRefused(t *testing.T) {
+	for what, c := range map[string]struct {
+		err   error
+		final bool
+	}{
+		"too large": {apierrors.NewInvalid(corev1.SchemeGroupVersion.WithKind("Secret").GroupKind(), "keys", field.ErrorList{
+			field.TooLong(field.NewPath("data"), "", corev1.MaxSecretSize)}), true},
+		"a webhook": {&apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Code: http.StatusBadRequest,
+			Message: `admission webhook "w.io" denied the request: no`}}, false},
+	} {
+		g := newRig(t)
+		g.home.put("keys", corev1.SecretTypeOpaque, "large")
+		fakeapi.React(&g.remote.Fake, "patch", "secrets", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, c.err })
+		if err := g.RegisterPod(t.Context(), reader("a")); err == nil || errdefs.IsPermanent(err) != c.final || len(g.reported) > 0 != c.final {
+			t.Errorf("%s: got %v, reported %v", what, err, g.reported)
+		}
 	}
 }
 

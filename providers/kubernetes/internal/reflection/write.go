@@ -132,7 +132,7 @@ func (r *Reflector) write(ctx context.Context, of ref, at types.NamespacedName, 
 	}
 	if err != nil {
 		err = fmt.Errorf("cannot write %s in the remote cluster, %s %s/%s: %w", describe(of), remoteKind(of.kind), at.Namespace, at.Name, err)
-		if apierror.IsRejected(err) || apierrors.IsRequestEntityTooLargeError(err) {
+		if apierror.IsRejected(err) && !translate.MayBeAdmission(err) || apierrors.IsRequestEntityTooLargeError(err) {
 			return errdefs.AsPermanent(err) // most likely it is too large
 		}
 		return err
