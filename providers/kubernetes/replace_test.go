@@ -100,6 +100,29 @@ func TestPodWithATerminalPhaseIsReplaced(t *testing.T) {
 	}
 }
 
+// A pod that was ready is not while the remote pod in the place of its former one, of which
+// no kubelet has reported anything, does not run, even if no status between them was seen.
+func TestReplacementIsNotReadyYet(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, "evicted: restart\n", newRemote())
+		pod := named("one")
+		ready := []corev1.PodCondition{{Type: corev1.ContainersReady, Status: corev1.ConditionTrue}, {Type: corev1.PodReady, Status: corev1.ConditionTrue}}
+		r.change(r.create(pod), func(pod *corev1.Pod) { running(pod); pod.Status.Conditions = ready })
+		first := r.remotePod(pod)
+		r.remove(first)
+		time.Sleep(5 * time.Second)
+		if next := r.remotePod(pod); next == nil || next.UID == first.UID || len(next.Status.Conditions) > 0 {
+			t.Fatalf("there is remote pod %v", next)
+		}
+		for _, of := range ready {
+			s := r.last()
+			if i := slices.IndexFunc(s.Conditions, func(c corev1.PodCondition) bool { return c.Type == of.Type }); i < 0 || s.Conditions[i].Status != corev1.ConditionFalse {
+				t.Errorf("%s is not False in %+v", of.Type, s)
+			}
+		}
+	})
+}
+
 // A pod that failed by itself, and is deleted then, has failed.
 func TestPodThatFailedBeforeItsDeletion(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

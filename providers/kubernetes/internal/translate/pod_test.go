@@ -497,7 +497,7 @@ func TestStatus(t *testing.T) {
 		t.Errorf("restarts %+v", s.ContainerStatuses)
 	}
 	unscheduled := &corev1.Pod{Status: corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: "Unschedulable", Message: "no node"}}}}
-	if s := o.Status(unscheduled); s.Phase != corev1.PodPending || s.Reason != "Unschedulable" || !strings.Contains(s.Message, "no node") || len(s.Conditions) != 1 || s.Conditions[0].Status != corev1.ConditionTrue {
+	if s := o.Status(unscheduled); s.Phase != corev1.PodPending || s.Reason != "Unschedulable" || !strings.Contains(s.Message, "no node") || len(s.Conditions) != 3 || s.Conditions[0].Status != corev1.ConditionTrue {
 		t.Errorf("%+v", s)
 	}
 }

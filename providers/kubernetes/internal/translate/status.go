@@ -42,6 +42,9 @@ func (o *Options) Status(remote *corev1.Pod) corev1.PodStatus {
 	// The home pod is scheduled; the kubelet reports that of pods without a scheduler,
 	// too.
 	s.Conditions = append(s.Conditions, corev1.PodCondition{Type: corev1.PodScheduled, Status: corev1.ConditionTrue})
+	if s.Phase == corev1.PodPending { // the home pod may have been ready with another remote pod
+		s.Conditions = addUnready(s.Conditions, "ContainersNotReady")
+	}
 	restarts := restartsOf(remote)
 	for _, statuses := range [][]corev1.ContainerStatus{s.InitContainerStatuses, s.ContainerStatuses} {
 		for i := range statuses {
@@ -231,6 +234,7 @@ func Waiting(status corev1.PodStatus, delay time.Duration) corev1.PodStatus {
 		}
 	}
 	setUnready(&status, "RemotePodGone", "")
+	status.Conditions = addUnready(status.Conditions, "RemotePodGone")
 	return status
 }
 
@@ -282,4 +286,15 @@ func setUnready(status *corev1.PodStatus, reason, message string) {
 			c.LastTransitionTime = metav1.Time{}
 		}
 	}
+}
+
+// addUnready returns conditions with those of readiness, False where they are missing: home
+// leaves a condition that is not reported as it was.
+func addUnready(conditions []corev1.PodCondition, reason string) []corev1.PodCondition {
+	for _, kind := range []corev1.PodConditionType{corev1.ContainersReady, corev1.PodReady} {
+		if !slices.ContainsFunc(conditions, func(c corev1.PodCondition) bool { return c.Type == kind }) {
+			conditions = append(conditions, corev1.PodCondition{Type: kind, Status: corev1.ConditionFalse, Reason: reason})
+		}
+	}
+	return conditions
 }
