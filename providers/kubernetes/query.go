@@ -191,5 +191,8 @@ func (p *Provider) status(remote *corev1.Pod) corev1.PodStatus {
 	case p.isPastDeadline(remote):
 		return translate.Deleted(status, deadlineMessage, *remote.DeletionTimestamp)
 	}
+	if local := p.homePod(remote); local != nil {
+		return translate.Undisrupted(status, remote, local)
+	}
 	return status
 }

@@ -75,12 +75,13 @@ func TestPodWithATerminalPhaseIsReplaced(t *testing.T) {
 				r.change(first, func(pod *corev1.Pod) {
 					if c.disrupted {
 						pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: "EvictionByEvictionAPI"}}
+						pod.Status.Reason, pod.Status.Message = "Terminated", "Pod was terminated in response to imminent node shutdown."
 					}
 					deletedThere(pod)
 				})
 				r.change(r.remotePod(pod), endedBy(c.code))
 				if c.replaced {
-					if s := r.last(); s.Phase != corev1.PodPending || s.ContainerStatuses[0].State.Waiting == nil {
+					if s := r.last(); s.Phase != corev1.PodPending || s.ContainerStatuses[0].State.Waiting == nil || len(disruptions(s)) > 0 || s.Reason+s.Message != "" {
 						t.Errorf("before it leaves the API it is reported to be %+v", s)
 					}
 				}
@@ -91,13 +92,38 @@ func TestPodWithATerminalPhaseIsReplaced(t *testing.T) {
 					t.Errorf("there is remote pod %v", next)
 				}
 				r.mu.Lock()
-				defer r.mu.Unlock()
 				if slices.ContainsFunc(r.notified, ended) == c.replaced {
 					t.Errorf("it was reported to have ended: %v", !c.replaced)
+				}
+				r.mu.Unlock()
+				if next == nil {
+					return
+				}
+				// Home has what was reported of the first remote pod, and later a disruption of its own.
+				for _, since := range []metav1.Time{metav1.NewTime(time.Now().Add(-time.Minute)), metav1.NewTime(time.Now().Add(time.Minute))} {
+					own := since.After(time.Now())
+					local := pod.DeepCopy()
+					if c.disrupted || own {
+						local.Status.Conditions = []corev1.PodCondition{{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, LastTransitionTime: since}}
+					}
+					r.setHomePod(local)
+					r.change(r.remotePod(pod), func(pod *corev1.Pod) { running(pod); pod.CreationTimestamp = metav1.Now() })
+					if got := disruptions(r.last()); slices.Contains(got, corev1.ConditionFalse) != (c.disrupted && !own) || slices.Contains(got, corev1.ConditionTrue) {
+						t.Errorf("created again it has DisruptionTarget %v; home has a disruption of its own: %v", got, own)
+					}
 				}
 			})
 		})
 	}
+}
+
+func disruptions(s corev1.PodStatus) (all []corev1.ConditionStatus) {
+	for _, c := range s.Conditions {
+		if c.Type == corev1.DisruptionTarget {
+			all = append(all, c.Status)
+		}
+	}
+	return all
 }
 
 // A pod that was ready is not while the remote pod in the place of its former one, of which

@@ -214,13 +214,15 @@ func restartsOf(remote *corev1.Pod) map[string]int32 {
 }
 
 // Waiting returns the status of a pod that waits to be created again after a delay: see
-// Recreate.
+// Recreate. Why its former remote pod ended is over with that.
 func Waiting(status corev1.PodStatus, delay time.Duration) corev1.PodStatus {
 	message := "The remote pod was evicted or deleted; it is created again"
 	if delay > 0 {
 		message += fmt.Sprintf(" after a back-off of %v", delay)
 	}
 	status.Phase = corev1.PodPending // the phase of the home pod does not go back from Running
+	status.Reason, status.Message = "", ""
+	status.Conditions = slices.DeleteFunc(status.Conditions, func(c corev1.PodCondition) bool { return c.Type == corev1.DisruptionTarget })
 	for _, statuses := range [][]corev1.ContainerStatus{status.InitContainerStatuses, status.ContainerStatuses} {
 		for i := range statuses {
 			c := &statuses[i]
@@ -235,6 +237,23 @@ func Waiting(status corev1.PodStatus, delay time.Duration) corev1.PodStatus {
 	}
 	setUnready(&status, "RemotePodGone", "")
 	status.Conditions = addUnready(status.Conditions, "RemotePodGone")
+	return status
+}
+
+// Undisrupted returns the status of a pod whose remote pod was created again, with
+// DisruptionTarget False if the home pod has it from the former remote pod: home leaves a
+// condition that is not reported as it was. One since then is of home's own disruption.
+func Undisrupted(status corev1.PodStatus, remote, local *corev1.Pod) corev1.PodStatus {
+	is := func(c corev1.PodCondition) bool { return c.Type == corev1.DisruptionTarget }
+	i := slices.IndexFunc(local.Status.Conditions, is)
+	if remote.Annotations[AnnotationRestarts] == "" || i < 0 || slices.ContainsFunc(status.Conditions, is) {
+		return status
+	}
+	if c := &local.Status.Conditions[i]; c.Status == corev1.ConditionTrue && !c.LastTransitionTime.After(remote.CreationTimestamp.Time) {
+		status.Conditions = append(status.Conditions, corev1.PodCondition{
+			Type: corev1.DisruptionTarget, Status: corev1.ConditionFalse, Reason: "RemotePodReplaced", LastTransitionTime: remote.CreationTimestamp,
+		})
+	}
 	return status
 }
 
