@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/utils/ptr"
@@ -505,11 +506,12 @@ func TestStatus(t *testing.T) {
 func TestAgain(t *testing.T) {
 	remote := translated(t, options(), localPod(nil))
 	remote.UID, remote.ResourceVersion, remote.Spec.NodeName = "far-1", "5", "remote-1"
+	remote.Spec.Overhead = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("250m")} // as admission does it
 	for round, want := range []int32{1, 2} {
 		remote.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "main", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}}
 		next := Recreate(remote)
-		if next.UID != "" || next.ResourceVersion != "" || next.Spec.NodeName != "" || UIDOf(next) != "u-1" {
-			t.Fatalf("%+v", next.ObjectMeta)
+		if next.UID != "" || next.ResourceVersion != "" || next.Spec.NodeName != "" || UIDOf(next) != "u-1" || next.Spec.Overhead != nil {
+			t.Fatalf("%+v, with overhead %v", next.ObjectMeta, next.Spec.Overhead)
 		}
 		next.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "main"}}
 		if got := options().Status(next).ContainerStatuses[0].RestartCount; got != want {

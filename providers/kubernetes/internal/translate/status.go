@@ -182,6 +182,7 @@ func Recreate(remote *corev1.Pod) *corev1.Pod {
 	next.Spec.EphemeralContainers = nil
 	next.Spec.ServiceAccountName, next.Spec.DeprecatedServiceAccount = "", ""
 	next.Spec.Priority, next.Spec.PreemptionPolicy = nil, nil
+	next.Spec.Overhead = nil // the runtime class may have changed
 	AddRestarts(next, &remote.Status)
 	RecordEphemeral(next, remote)
 	return next
