@@ -27,7 +27,8 @@ type Backend interface {
 	// least. It may be called again for the same pod with the same Request.Token after an
 	// answer was lost, and returns the same unit then; where the service does not do that
 	// by itself, Create looks for the unit first. A permanent error (errdefs.IsPermanent)
-	// fails the pod.
+	// fails the pod. NotCreated marks an error after which no unit can show up, such as that
+	// of a call before the creation.
 	Create(ctx context.Context, r *Request) (Unit, error)
 	// Delete stops the containers of a unit, within grace if the service takes a grace
 	// period with the deletion, and removes it. It returns when the service has accepted

@@ -110,9 +110,30 @@ type openError struct{ error }
 
 func (e openError) Unwrap() error { return e.error }
 
-// isRefusal reports whether a service has refused a creation, for now or for good. Any other error leaves
-// open whether it has happened, or will.
+// NotCreated marks err, the error of a creation, as one after which there is no unit of this creation,
+// and will be none: nothing was sent that could make one, or the service has refused to. It says nothing
+// of earlier creations. A pod whose creation has failed in any other way stays in the API for a minute
+// once it is deleted, unless the error is permanent or says when to try again: its unit may show up. The
+// class of err stays as it is.
+func NotCreated(err error) error {
+	if err == nil {
+		return nil
+	}
+	return notCreated{err}
+}
+
+type notCreated struct{ error }
+
+// Unwrap returns the error with its class.
+func (e notCreated) Unwrap() error { return e.error }
+
+// isRefusal reports whether there is no unit of a creation that failed, and will be none: a service has
+// refused it, for now or for good, or was not asked. Any other error leaves open whether it has happened,
+// or will.
 func isRefusal(err error) bool {
+	if _, ok := errors.AsType[notCreated](err); ok {
+		return true
+	}
 	_, later := errdefs.RetryAfter(err)
 	var open openError
 	return (later || errdefs.IsPermanent(err)) && !errors.As(err, &open)

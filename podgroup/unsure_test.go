@@ -2,6 +2,7 @@ package podgroup_test
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -136,4 +137,52 @@ func TestDeletionsAfterCreationsThatFailed(t *testing.T) {
 func getByUID(t *testing.T, p nodeutil.Provider, pod *corev1.Pod) (*corev1.Pod, error) {
 	t.Helper()
 	return p.(node.PodUIDLifecycleHandler).GetPodByUID(t.Context(), pod.Namespace, pod.Name, pod.UID)
+}
+
+// unprepared is a listing whose creations fail before the service is asked, while it is not ready.
+type unprepared struct {
+	listing
+	ready *bool
+}
+
+func (b unprepared) Create(ctx context.Context, r *podgroup.Request) (podgroup.Unit, error) {
+	if !*b.ready {
+		return podgroup.Unit{}, podgroup.NotCreated(errdefs.AsUnavailable(errors.New("the pool cannot be read")))
+	}
+	return b.listing.Create(ctx, r)
+}
+
+// A pod of which nothing was sent is not looked for once it is deleted, unless an earlier creation was.
+func TestDeletionAfterACreationThatWasNotSent(t *testing.T) {
+	for name, earlier := range map[string]bool{"alone": false, "after one that was sent": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w, c := grouptest.New(time.Second), grouptest.NewCluster("home")
+				ready := true
+				p, _ := c.Start(t, unprepared{listing{memory{w}}, &ready}, options())
+				pod := grouptest.NewPod("pod")
+				c.SetPod(pod)
+				if earlier {
+					w.Refuse(string(podgroup.ActionCreate), 1, &grouptest.Refusal{Code: "InternalError"})
+					if err := p.CreatePod(t.Context(), pod); err == nil {
+						t.Fatal("the service does not fail")
+					}
+					time.Sleep(30 * time.Second)
+				}
+				ready = false
+				if err := p.CreatePod(t.Context(), pod); !errdefs.IsUnavailable(err) {
+					t.Fatal(err)
+				}
+				time.Sleep(time.Second)
+				pod = deletes(c, pod)
+				if _, err := getByUID(t, p, pod); errdefs.IsNotFound(err) == earlier {
+					t.Errorf("right after its deletion: %v", err)
+				}
+				time.Sleep(30 * time.Second)
+				if _, err := getByUID(t, p, pod); !errdefs.IsNotFound(err) {
+					t.Errorf("a minute after the one that was sent: %v", err)
+				}
+			})
+		})
+	}
 }

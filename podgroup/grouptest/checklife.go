@@ -7,8 +7,10 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
+	"github.com/virtual-kubelet/virtual-kubelet/node"
 	"github.com/virtual-kubelet/virtual-kubelet/node/nodeutil"
 	"github.com/virtual-kubelet/virtual-kubelet/podgroup"
 )
@@ -194,6 +196,18 @@ func CheckUnfound(t *testing.T, p nodeutil.Provider, text string) {
 		if all, err := p.GetPods(t.Context()); !errdefs.IsUnavailable(err) || !strings.Contains(err.Error(), text) {
 			t.Fatalf("the list has %d pods and the error %v, not %q", len(all), err, text)
 		}
+	}
+}
+
+// CheckLeaves checks that a pod, whose creation has failed with podgroup.NotCreated, leaves the API as soon
+// as it is deleted.
+func CheckLeaves(t *testing.T, c *Cluster, p nodeutil.Provider, pod *corev1.Pod) {
+	t.Helper()
+	pod = pod.DeepCopy()
+	pod.DeletionTimestamp = &metav1.Time{Time: time.Now()}
+	c.SetPod(pod)
+	if _, err := p.(node.PodUIDLifecycleHandler).GetPodByUID(t.Context(), pod.Namespace, pod.Name, pod.UID); !errdefs.IsNotFound(err) {
+		t.Errorf("pod %s was not created, and once it is deleted the error is %v", pod.Name, err)
 	}
 }
 

@@ -67,16 +67,14 @@ func (a *adder) add(ctx context.Context, task *azbatch.CreateTaskContent) error 
 	case <-one.lead:
 		return a.leadFor(ctx, one)
 	case <-ctx.Done():
-		a.leave(one)
-		return errdefs.AsUnavailable(ctx.Err())
+		return a.leave(ctx, one)
 	}
 }
 
 // leadFor makes a call with the task of its caller and of others.
 func (a *adder) leadFor(ctx context.Context, one *addition) error {
 	if periodic.Sleep(ctx, gatherTime) != nil {
-		a.leave(one)
-		return errdefs.AsUnavailable(ctx.Err())
+		return a.leave(ctx, one)
 	}
 	a.mu.Lock()
 	batch, size := []*addition{one}, one.size
@@ -105,10 +103,14 @@ func (a *adder) leadFor(ctx context.Context, one *addition) error {
 	return <-one.result
 }
 
-// leave withdraws a task that is not in a call yet.
-func (a *adder) leave(one *addition) {
+// leave withdraws a task that is not in a call yet, and returns the error of its caller, who has given up.
+func (a *adder) leave(ctx context.Context, one *addition) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	err := errdefs.AsUnavailable(ctx.Err())
+	if slices.Contains(a.waiting, one) {
+		err = podgroup.NotCreated(err)
+	}
 	a.waiting = slices.DeleteFunc(a.waiting, func(other *addition) bool { return other == one })
 	select {
 	case <-one.lead:
@@ -117,6 +119,7 @@ func (a *adder) leave(one *addition) {
 		}
 	default:
 	}
+	return err
 }
 
 // passOn has the next caller make a call. The caller holds a.mu.

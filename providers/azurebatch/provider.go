@@ -149,7 +149,7 @@ func (b *backend) checkJob(ctx context.Context) error {
 func (b *backend) Create(ctx context.Context, r *podgroup.Request) (podgroup.Unit, error) {
 	pool, err := b.poolOf(ctx)
 	if err != nil {
-		return podgroup.Unit{}, err
+		return podgroup.Unit{}, podgroup.NotCreated(err)
 	}
 	task, label, err := b.task(r, pool)
 	if err != nil {

@@ -70,26 +70,15 @@ type backend struct {
 func (b *backend) Create(ctx context.Context, r *podgroup.Request) (podgroup.Unit, error) {
 	wait := b.untilStatusesAreClear(r.Pod) // before the look-up: one that began earlier may show what was before
 	mayExist := b.mayExist(r.Pod)
-	if mayExist {
-		if err := b.forget(ctx, r.Pod.UID); err != nil { // it may have known the pod as one without a job
-			return podgroup.Unit{}, err
+	found, err := b.prepare(ctx, r.Pod, wait, mayExist)
+	if err != nil {
+		if _, known := errors.AsType[jobUnclear](err); !known && !mayExist {
+			err = podgroup.NotCreated(err)
 		}
-	}
-	found, unknown, err := b.lookUp(ctx, r.Pod)
-	if err != nil && rest.StatusOf(err) != http.StatusNotFound {
 		return podgroup.Unit{}, err
 	}
-	if len(found) > 0 {
-		return found[0], nil
-	}
-	if wait > 0 {
-		return podgroup.Unit{}, errdefs.AsRetryAfter(errors.New("an earlier creation of the pod may have happened: looking for it first"), min(wait, statusLag))
-	}
-	if mayExist && err == nil && !unknown[r.Pod.UID] && b.stateless.Load() {
-		return podgroup.Unit{}, errdefs.AsRetryAfter(errors.New("an earlier creation of the pod may have happened, and the plugin has answered about other pods: asking again"), answerRetry)
-	}
-	if err := b.recordSender(ctx, r.Pod); err != nil {
-		return podgroup.Unit{}, err
+	if found != nil {
+		return *found, nil
 	}
 	request := b.request(r)
 	var answer json.RawMessage
@@ -104,6 +93,28 @@ func (b *backend) Create(ctx context.Context, r *podgroup.Request) (podgroup.Uni
 		created.Annotations = map[string]string{AnnotationJobID: id}
 	}
 	return created, nil
+}
+
+// prepare returns what an earlier creation of a pod has left, nil for nothing. After an error nothing is
+// sent yet. Statuses are clear after wait.
+func (b *backend) prepare(ctx context.Context, pod *corev1.Pod, wait time.Duration, mayExist bool) (*podgroup.Unit, error) {
+	if mayExist {
+		if err := b.forget(ctx, pod.UID); err != nil { // it may have known the pod as one without a job
+			return nil, err
+		}
+	}
+	found, unknown, err := b.lookUp(ctx, pod)
+	switch {
+	case err != nil && rest.StatusOf(err) != http.StatusNotFound:
+		return nil, err
+	case len(found) > 0:
+		return &found[0], nil
+	case wait > 0:
+		return nil, errdefs.AsRetryAfter(errors.New("an earlier creation of the pod may have happened: looking for it first"), min(wait, statusLag))
+	case mayExist && err == nil && !unknown[pod.UID] && b.stateless.Load():
+		return nil, errdefs.AsRetryAfter(errors.New("an earlier creation of the pod may have happened, and the plugin has answered about other pods: asking again"), answerRetry)
+	}
+	return nil, b.recordSender(ctx, pod)
 }
 
 func (b *backend) lookUp(ctx context.Context, pod *corev1.Pod) (found []podgroup.Unit, unknown map[types.UID]bool, err error) {

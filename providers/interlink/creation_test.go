@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
+	"github.com/virtual-kubelet/virtual-kubelet/node"
 	"github.com/virtual-kubelet/virtual-kubelet/node/nodeutil"
 	"github.com/virtual-kubelet/virtual-kubelet/podgroup/grouptest"
 	"github.com/virtual-kubelet/virtual-kubelet/providers/interlink/interlinktest"
@@ -78,6 +79,63 @@ func TestASlowCreation(t *testing.T) {
 				time.Sleep(takes)
 				if jobs := world.Units(nil); len(jobs) != 1 || creations != 1 {
 					t.Errorf("%d creations have made %d jobs", creations, len(jobs))
+				}
+			})
+		})
+	}
+}
+
+// roundTrip is an http.RoundTripper.
+type roundTrip func(*http.Request) (*http.Response, error)
+
+func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// Nothing is sent before the pod was looked for and annotated, and after that it may have been.
+func TestACreationThatIsNotSent(t *testing.T) {
+	for name, c := range map[string]struct {
+		path   string // which the server refuses
+		before bool   // the pod is older than the process
+		leaves bool
+	}{
+		"no status": {path: "/status", leaves: true}, "no annotation": {path: "annotation", leaves: true}, "no answer": {path: "/create"},
+		"no status of a pod of before": {path: "/status", before: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				cluster, away := grouptest.NewCluster("home"), c.path
+				server := &interlinktest.Server{OneObject: true}
+				through := serve(t, server, &interlinktest.Plugin{World: grouptest.New(time.Second)})
+				p, _, err := newProvider(cluster.Config(), Config{InterlinkURL: "http://interlink"}, roundTrip(func(r *http.Request) (*http.Response, error) {
+					if r.URL.Path == away {
+						return nil, errors.New("out of order")
+					}
+					return through.RoundTrip(r)
+				}))
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer grouptest.Close(t, p)
+				pod := newPod("unsent")
+				if c.before {
+					pod.CreationTimestamp = metav1.NewTime(time.Now().Add(-time.Minute))
+				}
+				cluster.SetPod(pod)
+				if c.path == "annotation" {
+					cluster.FailObject(pod.Name, errors.New("out of order"))
+				}
+				if err := p.CreatePod(t.Context(), pod); !errdefs.IsUnavailable(err) {
+					t.Fatal(err)
+				}
+				away = ""
+				if c.leaves {
+					grouptest.CheckLeaves(t, cluster, p, pod)
+					return
+				}
+				pod = pod.DeepCopy()
+				pod.DeletionTimestamp = new(metav1.Now())
+				cluster.SetPod(pod)
+				if _, err := p.(node.PodUIDLifecycleHandler).GetPodByUID(t.Context(), pod.Namespace, pod.Name, pod.UID); err != nil {
+					t.Errorf("a job may be made, and it is not asked for its deletion: %v", err)
 				}
 			})
 		})

@@ -124,11 +124,14 @@ func (b *backend) ask(ctx context.Context, pods []*corev1.Pod) (all []podgroup.U
 		if len(answer[i].Containers) > 0 {
 			all = append(all, b.unit(pod, &answer[i]))
 		} else if len(pods) == 1 {
-			return nil, nil, errdefs.AsUnavailable(fmt.Errorf("interLink knows pod %s/%s, and reports none of its containers", pod.Namespace, pod.Name))
+			return nil, nil, errdefs.AsUnavailable(jobUnclear{fmt.Errorf("interLink knows pod %s/%s, and reports none of its containers", pod.Namespace, pod.Name)})
 		}
 	}
 	return all, unknown, nil
 }
+
+// jobUnclear is the error of a status that says no more than that the plugin knows the pod.
+type jobUnclear struct{ error }
 
 // forget has the server forget the last status of a pod: it would go on to answer with it
 // once the plugin has deleted the job, and leaves out the pod.

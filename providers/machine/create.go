@@ -12,6 +12,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
 	"github.com/virtual-kubelet/virtual-kubelet/internal/providercalls"
@@ -53,15 +54,24 @@ func (b *backend) Create(ctx context.Context, r *podgroup.Request) (podgroup.Uni
 	if err := b.start(); err != nil {
 		return podgroup.Unit{}, err
 	}
+	m, err := b.ready(ctx, r)
+	if err != nil {
+		return podgroup.Unit{}, b.unsent(r.Pod.UID, err)
+	}
+	return b.give(ctx, m, r.Pod)
+}
+
+// ready returns the machine of a pod that is to be given the pod. There is no other such call for it.
+func (b *backend) ready(ctx context.Context, r *podgroup.Request) (*member, error) {
 	slot, m, err := b.current(ctx, r)
 	if err != nil {
-		return podgroup.Unit{}, err
+		return nil, err
 	}
 	providercalls.Waits(ctx) // what is done at the same time is bounded here
 	if m == nil || b.isRefused(m) {
 		assigned, err := b.assign(ctx, slot, r)
 		if err != nil {
-			return podgroup.Unit{}, err
+			return nil, err
 		}
 		if assigned != nil {
 			m = assigned
@@ -72,15 +82,12 @@ func (b *backend) Create(ctx context.Context, r *podgroup.Request) (podgroup.Uni
 		name = b.seen(m).Name
 	}
 	if err := b.make(ctx, name, r); err != nil {
-		return podgroup.Unit{}, err
+		return nil, err
 	}
 	if m, err = b.await(ctx, name); err != nil {
-		return podgroup.Unit{}, err
+		return nil, err
 	}
-	if err := b.alone(ctx, m); err != nil {
-		return podgroup.Unit{}, err
-	}
-	return b.give(ctx, m, r.Pod)
+	return m, b.alone(ctx, m)
 }
 
 // event shows why a pod does not run yet: a machine may take minutes to start.
@@ -460,7 +467,7 @@ func (m *member) isThere() bool { return m.missing.IsZero() && m.machine.State !
 
 // give gives the pod to its machine. It is not given to another one unless this one is gone.
 func (b *backend) give(ctx context.Context, m *member, pod *corev1.Pod) (podgroup.Unit, error) {
-	err := b.reach(ctx, m)
+	err := b.unsent(pod.UID, b.reach(ctx, m))
 	if err == nil {
 		err = b.linkTo(m).give(ctx, pod)
 	}
@@ -538,6 +545,17 @@ func (b *backend) wasSent(m *member) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return m.record != nil && m.record.Sent
+}
+
+// unsent marks the error of what comes before a pod is sent: a machine without its pod is no unit of it. Of
+// a machine that may have the pod since an earlier creation it leaves the error as it is.
+func (b *backend) unsent(uid types.UID, err error) error {
+	for _, m := range b.membersOf(uid) {
+		if b.wasSent(m) {
+			return err
+		}
+	}
+	return podgroup.NotCreated(err)
 }
 
 // errClosed is the error of what the end of the provider breaks off.

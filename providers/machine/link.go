@@ -307,6 +307,7 @@ func (l *link) send(ctx context.Context, provider nodeutil.Provider, pod *corev1
 		if failed := l.b.setSent(l.m, false); failed != nil {
 			return failed
 		}
+		return podgroup.NotCreated(err)
 	}
 	return err
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
 	"github.com/virtual-kubelet/virtual-kubelet/node/nodeutil"
+	"github.com/virtual-kubelet/virtual-kubelet/podgroup/grouptest"
 )
 
 // longGrace is not over before a test, on a busy machine, too.
@@ -30,6 +31,30 @@ func (w *world) away() (back func()) {
 		if err := os.Rename(dir+".away", dir); err != nil {
 			w.t.Error(err)
 		}
+	}
+}
+
+// Until the agent of a machine was sent a pod, no machine has it: it leaves the API as soon as it is deleted.
+func TestDeletionOfAPodThatWasNotSent(t *testing.T) {
+	for name, change := range map[string]func(w *world){
+		"the driver fails":            func(w *world) { w.lab.failing = true },
+		"the machine has no address":  func(w *world) { w.lab.nowhere = true },
+		"its agent does not call":     func(w *world) { w.lab.silent = true },
+		"the pod is refused at first": func(w *world) { w.lab.refusals = 1 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.cfg.BootTimeout = metav1.Duration{Duration: 200 * time.Millisecond}
+			if change(w); w.lab.refusals > 0 {
+				w.cfg.BootTimeout = metav1.Duration{}
+			}
+			w.start()
+			pod := w.pod("a")
+			if err := w.provider.CreatePod(t.Context(), pod); err == nil || errdefs.IsPermanent(err) {
+				t.Fatal(err)
+			}
+			grouptest.CheckLeaves(t, w.cluster, handlerOf(w.provider).(nodeutil.Provider), pod)
+		})
 	}
 }
 

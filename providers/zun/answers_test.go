@@ -177,10 +177,25 @@ func TestVolumeThatIsStillInUse(t *testing.T) {
 		if err := r.CreatePod(t.Context(), pod); err == nil || errdefs.IsPermanent(err) || !errdefs.IsConflict(err) {
 			t.Errorf("it is not tried again: %v", err)
 		}
+		grouptest.CheckLeaves(t, r.cluster, r, pod)
+		r.cluster.SetPod(pod)
 		r.world.Refuse(zuntest.ActionCreate, 1, &grouptest.Refusal{Status: http.StatusForbidden, Message: "Policy doesn't allow container:create:image_pull_policy to be performed."})
 		if err := r.CreatePod(t.Context(), pod); !errdefs.IsPermanent(err) || !strings.Contains(err.Error(), "imagePullPolicy") {
 			t.Errorf("a pull policy that is not allowed, of which Zun keeps a capsule: %v", err)
 		}
+	})
+}
+
+// Before a capsule is created it is asked for.
+func TestCapsuleThatCannotBeAskedFor(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		pod := grouptest.NewPod("unasked")
+		r.cluster.SetPod(pod)
+		r.world.Refuse(zuntest.ActionGet, 1, &grouptest.Refusal{Status: http.StatusServiceUnavailable, Message: "no"})
+		if err := r.CreatePod(t.Context(), pod); !errdefs.IsUnavailable(err) || r.world.Calls(zuntest.ActionCreate) != 0 {
+			t.Errorf("after %d creations the error is %v", r.world.Calls(zuntest.ActionCreate), err)
+		}
+		grouptest.CheckLeaves(t, r.cluster, r, pod)
 	})
 }
 

@@ -137,8 +137,8 @@ func classify(action podgroup.Action, err error) error {
 	err = fmt.Errorf("OpenStack refuses to %s: %d %s", action, refusal.Actual, detail)
 	switch {
 	case action != podgroup.ActionCreate:
-	case code == "400" && stillInUse.MatchString(detail):
-		code = "409"
+	case code == "400" && stillInUse.MatchString(detail): // found before a host is looked for, and nothing is left to start
+		return podgroup.NotCreated(codes.Classify(action, "409", refusal.Actual, 0, err))
 	case code == "403" && strings.Contains(detail, "image_pull_policy"): // it leaves a capsule that is never created
 		return errdefs.AsPermanent(fmt.Errorf("%w: set imagePullPolicy to false", err))
 	}

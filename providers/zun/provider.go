@@ -130,7 +130,7 @@ func (b *backend) Create(ctx context.Context, r *podgroup.Request) (podgroup.Uni
 		return b.unit(ctx, &known), nil
 	}
 	if err != nil && !errdefs.IsNotFound(err) {
-		return podgroup.Unit{}, err
+		return podgroup.Unit{}, podgroup.NotCreated(err)
 	}
 	text, err := json.Marshal(t)
 	if err != nil {
