@@ -79,7 +79,7 @@ var allowed = map[string][]string{
 	"providers/azurebatch":                     {"errdefs", "log", "node", "podgroup", "podspec", "internal/config", "internal/periodic"},
 	"providers/fargate":                        {"errdefs", "node", "podgroup", "podspec", "internal/clusteruid", "internal/config", "internal/periodic", "internal/turns"},
 	"providers/nomad":                          {"errdefs", "log", "node", "podgroup", "podspec", "internal/config", "internal/lastlines", "internal/periodic"},
-	"providers/zun":                            {"errdefs", "node", "podgroup", "podspec", "internal/config"},
+	"providers/zun":                            {"errdefs", "log", "node", "podgroup", "podspec", "internal/config"},
 	"providers/huaweicci":                      {"errdefs", "log", "node", "internal/apierror", "internal/config", "providers/kubernetes"},
 	"providers/stackpath":                      {"errdefs", "node", "podgroup", "podspec", "internal/config"},
 	"providers/machine":                        {"errdefs", "log", "node", "podgroup", "podspec", "internal/clusteruid", "internal/config", "internal/pendingconns", "internal/periodic", "internal/providercalls", "internal/turns", "providers/machine", "providers/remote"},

@@ -224,15 +224,7 @@ func TestNoHostForCapsule(t *testing.T) {
 // on in a capsule whose status is Error: it is deleted before its pod counts as failed.
 func TestCapsuleInErrorThatRuns(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
-		pod := grouptest.NewPod("half")
-		pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{Name: "second", Image: "missing"})
-		r.create(t, pod)
-		if err := r.world.Change(pod.Name, func(u *grouptest.Unit) { u.Container("second").Now = podgroup.Run{} }); err != nil {
-			t.Fatal(err)
-		}
-		if err := r.world.FailUnit(pod.Name, "DockerError", "no such image: missing"); err != nil {
-			t.Fatal(err)
-		}
+		pod := r.halfStarted(t, "half")
 		r.world.Refuse(zuntest.ActionDelete, 1, &grouptest.Refusal{Status: http.StatusServiceUnavailable, Message: "no"})
 		if status := r.status(t, pod); status.Phase == corev1.PodFailed || r.world.Calls(zuntest.ActionDelete) != 1 {
 			t.Errorf("after %d deletions, of which none has succeeded: %+v", r.world.Calls(zuntest.ActionDelete), status)
@@ -242,6 +234,81 @@ func TestCapsuleInErrorThatRuns(t *testing.T) {
 			t.Errorf("the capsule is deleted: %+v", status)
 		}
 		time.Sleep(5 * time.Second)
+		if units := r.world.Units(nil); len(units) != 0 {
+			t.Errorf("capsules are left: %+v", units)
+		}
+	})
+}
+
+// halfStarted makes a capsule in Error of which a container runs.
+func (r *rig) halfStarted(t *testing.T, name string) *corev1.Pod {
+	t.Helper()
+	pod := grouptest.NewPod(name)
+	pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{Name: "second", Image: "missing"})
+	r.create(t, pod)
+	if err := r.world.Change(pod.Name, func(u *grouptest.Unit) { u.Container("second").Now = podgroup.Run{} }); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.world.FailUnit(pod.Name, "DockerError", "no such image: missing"); err != nil {
+		t.Fatal(err)
+	}
+	return pod
+}
+
+// A deletion that is refused is not repeated with each list.
+func TestCapsuleInErrorThatIsNotDeleted(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		pod := r.halfStarted(t, "half")
+		r.world.Refuse(zuntest.ActionDelete, 7, &grouptest.Refusal{Status: http.StatusForbidden, Message: "no"})
+		for range 120 { // ten minutes
+			if status := r.status(t, pod); status.Phase == corev1.PodFailed {
+				t.Fatalf("its capsule is not deleted: %+v", status)
+			}
+		}
+		if n := r.world.Calls(zuntest.ActionDelete); n != 7 {
+			t.Errorf("the deletion was tried %d times", n)
+		}
+		time.Sleep(time.Minute)
+		if status := r.status(t, pod); status.Phase != corev1.PodFailed {
+			t.Errorf("the capsule is deleted: %+v", status)
+		}
+	})
+}
+
+// Deletions that a list makes are in the budget of those of pods.
+func TestBudgetOfDeletionsOfAList(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		other := grouptest.NewPod("other")
+		r.create(t, other)
+		r.halfStarted(t, "half")
+		r.world.Refuse(zuntest.ActionDelete, 1, &grouptest.Refusal{Status: http.StatusTooManyRequests, Message: "no"})
+		if _, err := r.GetPods(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := r.DeletePod(t.Context(), other); err == nil || r.world.Calls(zuntest.ActionDelete) != 1 {
+			t.Errorf("right after a refusal for too many calls there were %d, %v", r.world.Calls(zuntest.ActionDelete), err)
+		}
+		time.Sleep(time.Minute)
+		if err := r.DeletePod(t.Context(), other); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// Deletions that hang hold up a list for a few seconds, however many they are.
+func TestDeletionsThatHang(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		for _, name := range []string{"one", "two", "three"} {
+			r.halfStarted(t, name)
+		}
+		r.world.Delay(zuntest.ActionDelete, 3, time.Hour)
+		for range 5 {
+			start := time.Now()
+			if _, err := r.GetPods(t.Context()); err != nil || time.Since(start) > endTimeout {
+				t.Errorf("the list took %s: %v", time.Since(start), err)
+			}
+			time.Sleep(time.Minute)
+		}
 		if units := r.world.Units(nil); len(units) != 0 {
 			t.Errorf("capsules are left: %+v", units)
 		}

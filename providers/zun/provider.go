@@ -33,7 +33,9 @@ type backend struct {
 	authenticating chan struct{} // held by who sets client
 	client         *gophercloud.ServiceClient
 
-	ends endsCache
+	ends     endsCache
+	refusals refusals
+	budget   *podgroup.Budget // of the calls that package podgroup makes, too
 }
 
 var (
@@ -81,7 +83,7 @@ func newBackend(cfg Config, transport http.RoundTripper) (*backend, error) {
 		t.TLSClientConfig = certificates
 		transport = t
 	}
-	return &backend{cfg: cfg, auth: auth, endpoints: endpoints, transport: transport, authenticating: make(chan struct{}, 1), ends: endsCache{now: map[string]end{}}}, nil
+	return &backend{cfg: cfg, auth: auth, endpoints: endpoints, transport: transport, authenticating: make(chan struct{}, 1), ends: endsCache{now: map[string]end{}}, budget: podgroup.NewBudget(nil)}, nil
 }
 
 // Close closes idle connections.
@@ -92,7 +94,7 @@ func (b *backend) Close() error {
 
 func (b *backend) options() podgroup.Options {
 	return podgroup.Options{
-		Service: "Zun", Scheme: "zun", Place: b.place(), UsageBatch: 1,
+		Service: "Zun", Scheme: "zun", Place: b.place(), UsageBatch: 1, Budget: b.budget,
 		Identity: podgroup.Identity{Cluster: b.cfg.ClusterName, MaxTag: 253},
 		Features: podgroup.Features{Fields: fields, Check: check},
 		Capacity: corev1.ResourceList{corev1.ResourceCPU: *b.cfg.CPU, corev1.ResourceMemory: *b.cfg.Memory, corev1.ResourcePods: *b.cfg.Pods},
@@ -211,14 +213,14 @@ func (b *backend) List(ctx context.Context, filter map[string]string, page strin
 	}
 	showing, cancel := context.WithTimeout(ctx, showTimeout)
 	defer cancel()
+	var shown []*capsule
 	for i := range list.Capsules { // containers of other nodes' capsules are not asked for
 		c := &list.Capsules[i]
 		if tags := b.tags(c.Labels); c.Status != statusDeleted && tags[podgroup.TagNodeName] == filter[podgroup.TagNodeName] && tags[podgroup.TagClusterName] == filter[podgroup.TagClusterName] {
-			u := b.unit(showing, c)
-			b.endFailed(ctx, c, &u)
-			found.Units = append(found.Units, u)
+			shown, found.Units = append(shown, c), append(found.Units, b.unit(showing, c))
 		}
 	}
+	b.endFailed(ctx, shown, found.Units)
 	if n := len(list.Capsules); n > 0 && list.Next != "" {
 		found.Next = list.Capsules[n-1].UUID
 	}

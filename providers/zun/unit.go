@@ -151,22 +151,6 @@ func (c *capsule) fail(u *podgroup.Unit) {
 	u.Ended = c.UpdatedAt.time()
 }
 
-// endTimeout is how long a list waits for the deletion of a capsule.
-const endTimeout = 5 * time.Second
-
-// endFailed deletes a capsule in Error of which containers run, so that these do not run beside those
-// of the pod that takes the place of its pod, which has failed then. The next list tries it again.
-func (b *backend) endFailed(ctx context.Context, c *capsule, u *podgroup.Unit) {
-	if c.Status != statusError || u.Over() || b.podOf(c) == nil || b.mayBegin != nil && !b.mayBegin() {
-		return
-	}
-	ctx, cancel := context.WithTimeout(ctx, endTimeout)
-	defer cancel()
-	if err := b.Delete(ctx, u, 0); err == nil || errdefs.IsNotFound(err) {
-		c.fail(u)
-	}
-}
-
 // tags returns the labels of a capsule. Those of the provider that this one replaces have an
 // empty name of the cluster; that it is this one, the UID of the pod shows.
 func (b *backend) tags(labels map[string]string) map[string]string {
