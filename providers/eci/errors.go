@@ -47,11 +47,19 @@ func codesOf(action podgroup.Action) podgroup.Codes {
 	return of
 }
 
-// isOfGroup reports whether the code of an error is about a container group, and not about a
-// container of one.
-func isOfGroup(err error) bool {
+// isOfGroup reports whether an error that something does not exist is about a container group, and not
+// about a container of one. The documentation of DescribeContainerLog names no codes: of one about a
+// parameter the message says which. If the container has run, and so is in the group if that exists,
+// there is no other.
+func isOfGroup(err error, containerHasRun bool) bool {
 	e, ok := errors.AsType[callError](err)
-	return ok && strings.Contains(e.code, "ContainerGroup")
+	switch {
+	case !ok, !errdefs.IsNotFound(err):
+		return false
+	case strings.HasPrefix(e.code, "InvalidParam"):
+		return containerHasRun || strings.Contains(e.message, "ContainerGroupId") && !strings.Contains(e.message, "ContainerName")
+	}
+	return strings.Contains(e.code, "ContainerGroup")
 }
 
 // callError is an error response of the API.

@@ -166,14 +166,25 @@ func testEmptyListing(t *testing.T, runs bool, change func(u *grouptest.Unit)) {
 	if _, err := r.GetPods(t.Context()); !errdefs.IsUnavailable(err) {
 		t.Errorf("if the group cannot be asked for, the error is %v", err)
 	}
+	for message, code := range map[string]string{"There is no container main.": "ContainerNotFound", "The specified ContainerName does not exist.": "InvalidParameter.NotFound"} {
+		if runs && code != "ContainerNotFound" {
+			continue
+		}
+		r.refuse("DescribeContainerLog", 1, http.StatusNotFound, code, message)
+		if _, err := r.GetPods(t.Context()); !errdefs.IsUnavailable(err) {
+			t.Errorf("if a container of the group is not found (%s), the error is %v", code, err)
+		}
+	}
 	r.api.Hide(false)
 	r.status(t, pod)
 	if err := r.api.Remove("a"); err != nil {
 		t.Fatal(err)
 	}
+	message := "The specified ContainerGroupId does not exist."
 	if runs { // else it may be about the container
-		r.refuse("DescribeContainerLog", 1, http.StatusNotFound, "InvalidParameter.NotFound", "no such group")
+		message = "no such group"
 	}
+	r.refuse("DescribeContainerLog", 1, http.StatusNotFound, "InvalidParameter.NotFound", message)
 	for range 2 { // by either code
 		if _, err := r.GetPodStatusByUID(t.Context(), "default", "a", pod.UID); !errdefs.IsNotFound(err) {
 			t.Errorf("the status of a pod whose group is gone gives %v", err)

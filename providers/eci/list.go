@@ -336,8 +336,8 @@ func (g *groups) prune() {
 
 // ConfirmEmpty implements podgroup.EmptyConfirmer. The API returns an empty list, not an
 // error, to an access key without the right to list. So the log of a container is requested,
-// which the API refuses with NotFound if the group does not exist. If none has run, it may do
-// so also because the container has no log: then only a code about the group counts.
+// which the API refuses if the group does not exist. It may do so also because the container has no
+// log: only an error about the group counts.
 func (b *backend) ConfirmEmpty(ctx context.Context, unitID string, pod *corev1.Pod) error {
 	container, hasRun := pod.Spec.Containers[0].Name, false
 	for _, s := range pod.Status.ContainerStatuses {
@@ -348,7 +348,7 @@ func (b *backend) ConfirmEmpty(ctx context.Context, unitID string, pod *corev1.P
 	}
 	_, err := b.ReadLog(ctx, &podgroup.Unit{ID: unitID}, container, podgroup.LogQuery{Tail: 1})
 	switch {
-	case errdefs.IsNotFound(err) && (hasRun || isOfGroup(err)):
+	case isOfGroup(err, hasRun):
 		return nil
 	case errdefs.IsNotFound(err):
 		err = errors.New(err.Error()) // without its class: the pod would count as gone
