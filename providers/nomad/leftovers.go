@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"strings"
+	"time"
 
 	"github.com/hashicorp/nomad/api"
 
@@ -12,23 +13,36 @@ import (
 )
 
 // A process may end before it has registered a job whose variables it has written, and Nomad may
-// collect a job that has ended before the next process sees it. So each variable says whose it
-// is, and a process that starts looks for those of its node that have no job.
+// collect a job that has ended before the next process sees it, or others remove one of which no
+// list, and no event, was seen. So each variable says whose it is, and a process looks for those of
+// its node that have no job when it starts, for those that were too new then, and every hour.
+
+const (
+	sweepInterval = time.Hour
+	// leftAfter is how old a variable has to be: another process of the node, as the one before, may be
+	// about to register its job.
+	leftAfter = 5 * time.Minute
+)
 
 // sweep is how far that has come.
-type sweep struct{ done, warned bool }
+type sweep struct {
+	age          time.Duration // leftAfter
+	next         time.Time     // when it is due
+	done, warned bool
+}
 
 // sign writes into a variable whose it is.
 func (b *backend) sign(v *api.Variable) {
 	v.Items[podgroup.TagClusterName], v.Items[podgroup.TagNodeName] = b.cfg.ClusterName, b.node
 }
 
-// sweepOnce has heartbeats ask for the jobs of variables of this node that the list lacks. After
-// a failure the next list does it.
-func (b *backend) sweepOnce(ctx context.Context) {
-	if b.sweep.done {
+// sweepIfDue has heartbeats ask for the jobs of variables of this node that the list lacks. A first
+// one that fails is due with each list (listed).
+func (b *backend) sweepIfDue(ctx context.Context, listed bool) {
+	if time.Now().Before(b.sweep.next) && (b.sweep.done || !listed) {
 		return
 	}
+	b.sweep.next = time.Now().Add(sweepInterval)
 	// Without the right a list of variables is empty, but this is refused.
 	_, _, err := b.api.Variables().Peek(turnsPath(b.cfg.JobPrefix), query(ctx))
 	if isStatus(err, http.StatusForbidden) {
@@ -42,13 +56,15 @@ func (b *backend) sweepOnce(ctx context.Context) {
 	if err == nil {
 		err = b.findLeftovers(ctx)
 	}
-	b.sweep.done = err == nil
+	if err == nil && !b.sweep.done {
+		b.sweep.done, b.sweep.next = true, time.Now().Add(b.sweep.age)
+	}
 	if err != nil && ctx.Err() == nil {
 		log.G(ctx).WithError(classify(podgroup.ActionList, err)).Warn("Cannot look for variables that an earlier process has left")
 	}
 }
 
-// findLeftovers is sweepOnce with the right to do it.
+// findLeftovers is sweepIfDue with the right to do it.
 func (b *backend) findLeftovers(ctx context.Context) error {
 	paths, err := b.pathsWithoutJob(ctx)
 	if err != nil {
@@ -79,7 +95,8 @@ func (b *backend) findLeftovers(ctx context.Context) error {
 	return nil
 }
 
-// pathsWithoutJob returns the paths of variables with the prefix whose job the list lacks.
+// pathsWithoutJob returns the paths of variables with the prefix that are not new, and whose job the
+// list lacks.
 func (b *backend) pathsWithoutJob(ctx context.Context) (paths []string, err error) {
 	_, err = pages(ctx, func(q *api.QueryOptions) (*api.QueryMeta, error) {
 		q.Prefix = jobsPath + b.cfg.JobPrefix
@@ -87,7 +104,7 @@ func (b *backend) pathsWithoutJob(ctx context.Context) (paths []string, err erro
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		for _, v := range list {
-			if id, _, ok := partsOf(v.Path); ok && b.records[id] == nil {
+			if id, _, ok := partsOf(v.Path); ok && b.records[id] == nil && time.Since(time.Unix(0, v.ModifyTime)) >= b.sweep.age {
 				paths = append(paths, v.Path)
 			}
 		}

@@ -69,7 +69,7 @@ func newBackend(cfg Config) (*backend, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &backend{cfg: cfg, api: client, transport: transport, records: map[string]*record{}, states: map[string]*state{}, again: map[string]map[string]string{}}, nil
+	return &backend{cfg: cfg, api: client, transport: transport, records: map[string]*record{}, states: map[string]*state{}, again: map[string]map[string]string{}, sweep: sweep{age: leftAfter}}, nil
 }
 
 // Close closes idle connections.

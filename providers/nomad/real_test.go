@@ -26,6 +26,7 @@ import (
 	"github.com/virtual-kubelet/virtual-kubelet/node"
 	vkapi "github.com/virtual-kubelet/virtual-kubelet/node/api"
 	"github.com/virtual-kubelet/virtual-kubelet/node/nodeutil"
+	"github.com/virtual-kubelet/virtual-kubelet/podgroup"
 	"github.com/virtual-kubelet/virtual-kubelet/podgroup/grouptest"
 )
 
@@ -54,7 +55,11 @@ func (n *realNomad) on(t *testing.T, cfg Config) *site {
 
 func (s *site) start() {
 	s.Helper()
-	p, n, err := New(s.home.Config(), s.cfg)
+	init := s.home.Config()
+	b, err := newBackend(s.cfg)
+	must(s.T, err)
+	b.node, b.sweep.age = init.Node.Name, time.Second
+	p, n, err := podgroup.New(init, b, b.options())
 	must(s.T, err)
 	s.p, s.n = p, n
 	s.mu.Lock()

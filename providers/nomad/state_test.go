@@ -204,9 +204,35 @@ func TestVariablesOfAnEarlierProcess(t *testing.T) {
 		}
 		r.world.BreakStreams()
 		time.Sleep(2 * aMoment)
+		if paths := r.api.Variables(); len(paths) != 7 {
+			t.Errorf("while the earlier process may be about to register their jobs, of %v another process leaves the variables %v", before, paths)
+		}
+		time.Sleep(leftAfter + aMoment)
 		job := r.backend.cfg.JobPrefix + "default-runs"
 		if paths := r.api.Variables(); len(paths) != 4 || !strings.Contains(paths[0], job) || !strings.Contains(paths[1], job) {
 			t.Errorf("another process leaves the variables %v", paths)
+		}
+	})
+}
+
+// A process finds also those that are left after it has started: another process may have gone on for a
+// while, or others have removed a job that no list has shown.
+func TestVariablesThatAreLeftLater(t *testing.T) {
+	withVariables(t, func(t *testing.T, r *rig, pod *corev1.Pod) {
+		time.Sleep(2 * leftAfter)
+		left := []*api.Variable{{Path: variablePath("vk-left", "main"), Items: api.VariableItems{"key": "x"}}}
+		if err := newTestBackend(t, r.api).putVariables(t.Context(), podgroup.ActionCreate, "vk-left", left); err != nil {
+			t.Fatal(err)
+		}
+		if paths := r.api.Variables(); len(paths) != 3 {
+			t.Fatalf("the variables are %v", paths)
+		}
+		time.Sleep(sweepInterval + 2*aMoment)
+		if paths := r.api.Variables(); len(paths) != 2 || slices.Contains(paths, left[0].Path) {
+			t.Errorf("an hour later the variables are %v", paths)
+		}
+		if status := r.phase(t, pod); status.Phase != corev1.PodRunning {
+			t.Errorf("the pod is %+v", status)
 		}
 	})
 }

@@ -56,7 +56,7 @@ func (b *backend) Watch(ctx context.Context, position string, changed func(podgr
 	if err != nil {
 		return err
 	}
-	b.sweepOnce(ctx)
+	b.sweepIfDue(ctx, true)
 	decoder := json.NewDecoder(stream)
 	for {
 		var next batch
@@ -75,6 +75,7 @@ func (b *backend) Watch(ctx context.Context, position string, changed func(podgr
 		}
 		if len(next.Events) == 0 { // a heartbeat
 			b.tryAgain(ctx, changed)
+			b.sweepIfDue(ctx, false)
 		}
 		for i := range next.Events {
 			if err := b.apply(ctx, &next.Events[i], changed); err != nil {

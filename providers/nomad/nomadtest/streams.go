@@ -42,6 +42,7 @@ func (s *Server) putVar(w http.ResponseWriter, r *http.Request) (any, error) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	v.ModifyTime = s.World.Now().UnixNano()
 	s.vars[path] = &v
 	for id, j := range s.jobs { // clients write the files again
 		if strings.HasPrefix(path, "nomad/jobs/"+id+"/") && !j.gone {
@@ -59,7 +60,7 @@ func (s *Server) listVars(w http.ResponseWriter, r *http.Request) (any, error) {
 	all := []*api.VariableMetadata{}
 	for path := range s.vars {
 		if strings.HasPrefix(path, r.URL.Query().Get("prefix")) {
-			all = append(all, &api.VariableMetadata{Namespace: s.Namespace, Path: path})
+			all = append(all, &api.VariableMetadata{Namespace: s.Namespace, Path: path, ModifyTime: s.vars[path].ModifyTime})
 		}
 	}
 	return page(w, r, s.index, all, func(v *api.VariableMetadata) string { return v.Path })
