@@ -15,13 +15,6 @@ type cluster struct{ *slurm.Cluster }
 
 func startCluster(t *testing.T) *cluster { return &cluster{slurm.Start(t)} }
 
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 // config is that of a provider.
 func (c *cluster) config(runtime Runtime) Config {
 	config := Config{Cluster: "test", Runtime: runtime, Root: filepath.Join(c.Dir, "pods"), Environment: map[string]string{"SLURM_CONF": c.Conf}, Partition: "normal"}

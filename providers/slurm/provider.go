@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"maps"
 	"math"
@@ -46,7 +47,12 @@ type backend struct {
 	ended map[string]time.Time // when a job was first seen to have ended without a word of its script
 
 	removeAt time.Time // not before this are directories removed
+	missing  int       // lists in a row without the directory of all pods, and without a pod that needs it
 }
+
+// missingAgain is how many lists lack the directory of all pods before a creation makes it: in one of them
+// it may be missed.
+const missingAgain = 2
 
 // removeAgain is how long directories stay that could not be removed: lists are frequent.
 const removeAgain = time.Minute
@@ -58,11 +64,13 @@ var (
 	_ podgroup.Execer      = (*backend)(nil)
 	_ podgroup.Meter       = (*backend)(nil)
 	_ podgroup.Reporter    = (*backend)(nil)
+
+	_ podgroup.EmptyConfirmer = (*backend)(nil)
 )
 
 // newBackend takes a configuration that is complete.
 func newBackend(c Config, r login.Runner) *backend {
-	return &backend{config: c, runner: r, ended: map[string]time.Time{}}
+	return &backend{config: c, runner: r, ended: map[string]time.Time{}, missing: missingAgain}
 }
 
 func (b *backend) options() podgroup.Options {
@@ -123,6 +131,9 @@ func (b *backend) Create(ctx context.Context, r *podgroup.Request) (podgroup.Uni
 	if err != nil {
 		return podgroup.Unit{}, errdefs.AsPermanent(err)
 	}
+	if err := b.setUp(ctx); err != nil {
+		return podgroup.Unit{}, err
+	}
 	directory := b.directory(nameOf(r))
 	out, err := b.run(ctx, podgroup.ActionCreate, strings.NewReader(files), "create", append([]string{directory}, flags...)...)
 	if errdefs.IsPermanent(err) {
@@ -134,6 +145,31 @@ func (b *backend) Create(ctx context.Context, r *podgroup.Request) (podgroup.Uni
 	return podgroup.Unit{ID: strings.TrimSpace(out), Data: nameOf(r)}, err
 }
 
+// setUp makes the directory of all pods, unless there was one: then its file system is not mounted.
+func (b *backend) setUp(ctx context.Context) error {
+	b.mu.Lock()
+	isMade := b.missing < missingAgain
+	b.mu.Unlock()
+	if isMade {
+		return nil
+	}
+	if _, err := b.run(ctx, podgroup.ActionCreate, nil, "setup", b.config.Root); err != nil {
+		return err
+	}
+	b.setMissing(false)
+	return nil
+}
+
+// setMissing counts lists without the directory of all pods, up to one that does not count.
+func (b *backend) setMissing(missing bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.missing++
+	if !missing {
+		b.missing = 0
+	}
+}
+
 // Delete implements podgroup.Backend.
 func (b *backend) Delete(ctx context.Context, u *podgroup.Unit, grace time.Duration) error {
 	seconds := strconv.Itoa(int(math.Ceil(grace.Seconds())))
@@ -142,7 +178,7 @@ func (b *backend) Delete(ctx context.Context, u *podgroup.Unit, grace time.Durat
 }
 
 // List implements podgroup.Lister.
-func (b *backend) List(ctx context.Context, _ map[string]string, _ string) (podgroup.Page, error) {
+func (b *backend) List(ctx context.Context, tags map[string]string, _ string) (podgroup.Page, error) {
 	out, err := b.run(ctx, podgroup.ActionList, nil, "list", b.config.Root)
 	if err != nil {
 		return podgroup.Page{}, err
@@ -151,6 +187,12 @@ func (b *backend) List(ctx context.Context, _ map[string]string, _ string) (podg
 	if err != nil {
 		return podgroup.Page{}, errdefs.AsUnavailable(err)
 	}
+	if err := l.checkRoot(tags); err != nil {
+		return podgroup.Page{}, errdefs.AsUnavailable(err)
+	}
+	if b.setMissing(l.missing); l.missing {
+		return podgroup.Page{}, nil // ConfirmEmpty decides
+	}
 	b.askAccounting(ctx, l)
 	units, left := l.units(b.settle())
 	for i := range left {
@@ -158,6 +200,18 @@ func (b *backend) List(ctx context.Context, _ map[string]string, _ string) (podg
 	}
 	b.remove(ctx, left)
 	return podgroup.Page{Units: units}, nil
+}
+
+// ConfirmEmpty implements podgroup.EmptyConfirmer: a pod that was created has a directory.
+func (b *backend) ConfirmEmpty(_ context.Context, unitID string, pod *corev1.Pod) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.missing == 0 {
+		return nil
+	}
+	b.missing = 0 // no creation makes it now
+	return fmt.Errorf("pod %s/%s was created as job %s, and the directory of pods, %s, is missing: is its file system mounted? "+
+		"If it is lost, make an empty one", pod.Namespace, pod.Name, unitID, b.config.Root)
 }
 
 // remove removes directories. If that fails, a later list shows them again.

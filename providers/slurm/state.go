@@ -49,9 +49,10 @@ type state struct {
 
 // listing is what the verb list prints.
 type listing struct {
-	now    time.Time
-	jobs   []job
-	states map[string]*state // by the name of the directory
+	now     time.Time
+	jobs    []job
+	missing bool              // there is no directory of all pods
+	states  map[string]*state // by the name of the directory
 }
 
 // parseListing reads what the verb list prints.
@@ -71,6 +72,8 @@ func parseListing(text string) (*listing, error) {
 				id: fields[0], state: fields[1], reason: fields[2], submitted: parseTime(fields[3]), start: parseTime(fields[4]), ended: parseTime(fields[5]),
 				name: fields[7], comment: fields[8],
 			})
+		case line == "missing":
+			l.missing = true
 		case strings.HasPrefix(line, "./"):
 			name, event, ok := strings.Cut(line[2:], "/state:")
 			if !ok {
@@ -85,18 +88,25 @@ func parseListing(text string) (*listing, error) {
 	if l.now.IsZero() {
 		return nil, errors.New("the list of jobs is incomplete")
 	}
-	return l, l.checkRoot()
+	return l, nil
 }
 
-// checkRoot returns an error if jobs run and there is no directory at all: the file system
-// is not mounted.
-func (l *listing) checkRoot() error {
+// checkRoot returns an error if jobs of pods with these tags go on and no pod has a directory: the file
+// system is not mounted. Another node may have another root.
+func (l *listing) checkRoot(tags map[string]string) error {
 	if len(l.states) > 0 {
 		return nil
 	}
 	for i := range l.jobs {
-		if j := &l.jobs[i]; j.runs() && tagsOf(j.comment)[podgroup.TagUID] != "" {
-			return fmt.Errorf("job %s runs a pod, and no pod has a directory: is the file system with the field root mounted?", j.id)
+		j := &l.jobs[i]
+		found := tagsOf(j.comment)
+		for name, value := range tags {
+			if found[name] != value {
+				found = nil
+			}
+		}
+		if found[podgroup.TagUID] != "" && (j.runs() || l.missing && !j.isOver()) {
+			return fmt.Errorf("job %s is a pod's, and no pod has a directory: is the file system with the field root mounted?", j.id)
 		}
 	}
 	return nil

@@ -37,9 +37,45 @@ remove() {
 	empty "$1" && rm -rf -- "$1"
 }
 
+# gone says of an error, as a command has printed it, whether it is that there is no such file.
+gone() {
+	case $1 in *': No such file or directory' | *': Not a directory' | *': Is a directory') return 0 ;; esac
+	return 1
+}
+
+# states prints those of all pods in this directory. It fails for one that is there, is the user's and
+# cannot be read: others may have directories here, too, and pods go meanwhile.
+states() {
+	names=$(ls -A) || return
+	exec 3>&1
+	why=$(printf '%s\n' "$names" | while IFS= read -r name; do
+		[ -z "$name" ] || [ -L "$name" ] || printf './%s/state\0' "$name"
+	done | xargs -0 -r grep -H '' 2>&1 >&3)
+	case $? in
+	0) return 0 ;;
+	123) ;; # grep has failed, or read no line
+	*) echo "$why" >&2 && return 1 ;;
+	esac
+	printf '%s\n' "$why" | while IFS= read -r line; do
+		[ -n "$line" ] || continue
+		gone "$line" && continue
+		name=${line#grep: } && name=${name%%/state: *}
+		[ -e "$name" ] && [ ! -O "$name" ] && continue
+		now=$(ls -d "$name/state" 2>&1 >/dev/null)
+		gone "$now" && continue # as after a stale file handle
+		# Others' file systems do not even say whose they are.
+		case $now in *': Permission denied') [ -O "$name" ] || continue ;; esac
+		echo "$line" >&2 && exit 1
+	done
+}
+
 verb=$1
 shift
 case $verb in
+
+setup) # ROOT: make the directory of all pods
+	mkdir -p "$1"
+	;;
 
 create) # DIR FLAG... <files.tar: print the ID of the job of a pod, which is submitted once
 	dir=$1
@@ -51,7 +87,7 @@ create) # DIR FLAG... <files.tar: print the ID of the job of a pod, which is sub
 	fi
 	if [ -z "$job" ] || ! grep -q '^tags ' "$dir/state"; then
 		# A state without tags, which is there first, has a directory removed that is never complete.
-		mkdir -p "$dir" && { [ -e "$dir/state" ] || date +"created %s" >"$dir/state"; } || exit
+		{ [ -d "$dir" ] || mkdir "$dir"; } && { [ -e "$dir/state" ] || date +"created %s" >"$dir/state"; } || exit
 		tar -xpf - --no-same-owner -C "$dir" && mv "$dir/staged" "$dir/state" || exit
 	else
 		cat >/dev/null
@@ -65,12 +101,14 @@ create) # DIR FLAG... <files.tar: print the ID of the job of a pod, which is sub
 	echo "$job"
 	;;
 
-list) # ROOT: print all jobs, and then the states of all pods: a job has written its state before it ends
+list) # ROOT: print all jobs, and then the states of all pods, or missing if they have no directory: a job has written its state before it ends
 	date +"now %s"
 	squeue --noheader --all --user="$me" --states=all --format='row %A|%T|%r|%V|%S|%e|%N|%j|%k' || exit
-	[ -d "$1" ] || exit 0
-	cd "$1" && find . -mindepth 2 -maxdepth 2 -name state -exec grep -H '' {} +
-	exit 0
+	if ! why=$(ls -d "$1" 2>&1 >/dev/null); then
+		case $why in *': No such file or directory') echo missing && exit ;; esac
+		echo "$why" >&2 && exit 1
+	fi
+	cd "$1" && states
 	;;
 
 ended) # JOB,...: print how jobs have ended that only the accounting knows

@@ -79,7 +79,7 @@ func (f Fake) run(ctx context.Context, c login.Command) (out string, err error) 
 		})
 	case "delete":
 		return serve(ActionCancel, func() error { return f.World.Delete(unitID(c.Args[1])) })
-	case "remove":
+	case "remove", "setup":
 		return "", nil // the World removes what was deleted
 	case "update":
 		return serve(ActionUpdate, func() error { return f.update(c) })
