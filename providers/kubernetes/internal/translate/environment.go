@@ -1,6 +1,7 @@
 package translate
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"regexp"
@@ -35,8 +36,8 @@ func (o *Options) moveEnvironments(pod *corev1.Pod, spec *corev1.PodSpec) {
 // has written their values, which may be of Secrets, into command and arguments. The remote
 // kubelet expands those of original from the same variables.
 func (o *Options) moveEnvironment(pod *corev1.Pod, c, original *corev1.Container) {
-	variables := o.variables(pod, c.Env)
-	inSpec := valuesInSpec(variables, original)
+	variables, changed := o.variables(pod, c.Env, original)
+	inSpec := valuesInSpec(variables, original, changed)
 	env := c.Env[:0:0]
 	for _, v := range variables {
 		if text, ok := inSpec[v.Name]; ok {
@@ -66,9 +67,9 @@ func (o *Options) Environment(pod *corev1.Pod) map[string][]byte {
 	values := map[string][]byte{}
 	original := o.unresolved(pod)
 	each := func(c *corev1.Container) {
-		variables := o.variables(pod, c.Env)
 		was := containerOf(original, c.Name)
-		inSpec := unexpandedValues(variables, was)
+		variables, _ := o.variables(pod, c.Env, was)
+		inSpec := unexpandedValues(variables, was, nil)
 		for _, v := range variables {
 			if _, ok := inSpec[v.Name]; !ok && v.ValueFrom == nil && v.Value != "" && isCertain(&v, c, was) {
 				values[variableKey(c.Name, v.Name)] = []byte(v.Value)
@@ -108,22 +109,34 @@ func (o *Options) VariableKeys(pod, remote *corev1.Pod) (keys []string) {
 	return keys
 }
 
-// variables returns the environment variables of a container with the API server's
-// address that it should see.
-func (o *Options) variables(pod *corev1.Pod, env []corev1.EnvVar) []corev1.EnvVar {
-	if usesRemoteAPI(pod) {
-		return slices.DeleteFunc(slices.Clone(env), func(v corev1.EnvVar) bool { return strings.HasPrefix(v.Name, "KUBERNETES_") })
-	}
-	env = slices.Clone(env)
-	for i := range env {
-		switch v := &env[i]; {
-		case v.Name == apiServerHost && o.APIServer.Host != "":
-			v.Value = o.APIServer.Host
+// variables returns the environment variables of a container with the API server's address that it
+// should see, and, as they are at home, those that this changes. original is as for moveEnvironment: the
+// variables that it names are the pod's own.
+func (o *Options) variables(pod *corev1.Pod, env []corev1.EnvVar, original *corev1.Container) (variables, changed []corev1.EnvVar) {
+	for _, v := range env {
+		atHome := v
+		switch {
+		case v.ValueFrom != nil, original != nil && slices.Contains(namesOf(original.Env), v.Name):
+		case usesRemoteAPI(pod):
+			if isOfAPIServer(v.Name) {
+				changed = append(changed, v)
+				continue
+			}
+		case v.Name == apiServerHost:
+			v.Value = cmp.Or(o.APIServer.Host, v.Value)
 		case (v.Name == apiServerPort || v.Name == apiServerPort+"_HTTPS") && o.APIServer.Port != 0:
 			v.Value = strconv.Itoa(int(o.APIServer.Port))
 		}
+		if variables = append(variables, v); v.Value != atHome.Value {
+			changed = append(changed, atHome)
+		}
 	}
-	return env
+	return variables, changed
+}
+
+// isOfAPIServer reports whether a variable is one of the Service "kubernetes", which each cluster has.
+func isOfAPIServer(name string) bool {
+	return strings.HasPrefix(name, "KUBERNETES_SERVICE_") || name == "KUBERNETES_PORT" || strings.HasPrefix(name, "KUBERNETES_PORT_")
 }
 
 // variableKey returns the Secret key of an environment variable. Names of variables may

@@ -1,6 +1,7 @@
 package translate
 
 import (
+	"regexp"
 	"slices"
 	"strings"
 
@@ -42,9 +43,9 @@ func HasContainer(pod *corev1.Pod, name string) bool { return containerOf(pod, n
 // valuesInSpec returns the values, by name of the variable, that stay in the spec of the
 // remote pod: those that unexpandedValues has. The variables of a container that is known
 // to name none are of Services, and all stay.
-func valuesInSpec(env []corev1.EnvVar, original *corev1.Container) map[string]string {
+func valuesInSpec(env []corev1.EnvVar, original *corev1.Container, changed []corev1.EnvVar) map[string]string {
 	if original == nil || len(original.Env)+len(original.EnvFrom) > 0 {
-		return unexpandedValues(env, original)
+		return unexpandedValues(env, original, changed)
 	}
 	values := map[string]string{}
 	for i := range env {
@@ -54,14 +55,14 @@ func valuesInSpec(env []corev1.EnvVar, original *corev1.Container) map[string]st
 }
 
 // unexpandedValues returns the values, by name of the variable, that refer to variables
-// which only the remote cluster can resolve: its kubelet expands the values in specs, and
-// not those in Secrets. They are those of original, the container before its environment
+// which only the remote cluster can resolve, or have other values there, as those in changed: its
+// kubelet expands the values in specs, and not those in Secrets. They are those of original, the container before its environment
 // was resolved, without the values of Secrets that home has expanded. If that is nil,
 // they are as home has expanded them.
-func unexpandedValues(env []corev1.EnvVar, original *corev1.Container) map[string]string {
+func unexpandedValues(env []corev1.EnvVar, original *corev1.Container, changed []corev1.EnvVar) map[string]string {
 	values := map[string]string{}
 	unresolved := unresolvedNames(env)
-	var there []string // the variables so far that the remote cluster resolves or expands
+	there := namesOf(changed) // the variables so far that the remote cluster resolves or expands; those of Services are the first
 	for i := range env {
 		v := &env[i]
 		switch {
@@ -70,14 +71,93 @@ func unexpandedValues(env []corev1.EnvVar, original *corev1.Container) map[strin
 		case original == nil && refersTo(v.Value, unresolved):
 			values[v.Name] = escape(v.Value, unresolved)
 		case original != nil && refersTo(definition(original, v.Name), there):
-			// Of what a variable was before it is defined again v.Value alone has the value.
 			if values[v.Name] = definition(original, v.Name); refersTo(values[v.Name], namesOf(env[i:])) {
-				values[v.Name] = escape(v.Value, unresolved)
+				values[v.Name] = withEarlierValues(values[v.Name], env, i, changed)
 			}
 			there = append(there, v.Name)
 		}
 	}
 	return values
+}
+
+// withEarlierValues returns the definition of env[i], whose value home has expanded, with the values of the
+// variables to which it refers and that are defined again, here or later: of what they were before, that
+// value alone has the values. changed has those at home.
+func withEarlierValues(definition string, env []corev1.EnvVar, i int, changed []corev1.EnvVar) string {
+	again := namesOf(env[i:])
+	all := pieces(definition)
+	pattern := "(?s)^"
+	for _, p := range all {
+		isNamed := func(v corev1.EnvVar) bool { return v.Name == p.name && v.ValueFrom == nil }
+		text := p.text
+		if slices.Contains(again, p.name) {
+			pattern += "(.*?)"
+			continue
+		} else if at := slices.IndexFunc(changed, isNamed); at >= 0 {
+			text = changed[at].Value
+		} else if at := slices.IndexFunc(env[:i], isNamed); at >= 0 {
+			text = env[at].Value
+		}
+		pattern += regexp.QuoteMeta(text)
+	}
+	var found []string
+	if compiled, err := regexp.Compile(pattern + "$"); err == nil { // values need not be text
+		found = compiled.FindStringSubmatch(env[i].Value)
+	}
+	if found == nil {
+		return escape(env[i].Value, unresolvedNames(env))
+	}
+	var text, b strings.Builder
+	for _, p := range all {
+		switch {
+		case p.name == "":
+			text.WriteString(p.text)
+		case slices.Contains(again, p.name):
+			found = found[1:]
+			text.WriteString(found[0])
+		default:
+			if b.WriteString(escape(text.String(), nil)); strings.HasSuffix(text.String(), "$") {
+				b.WriteByte('$') // or it escapes the reference
+			}
+			b.WriteString(p.text)
+			text.Reset()
+		}
+	}
+	return b.String() + escape(text.String(), nil)
+}
+
+// piece is a part of a text that a kubelet expands: a reference to a variable, or text.
+type piece struct{ text, name string }
+
+func pieces(text string) (all []piece) {
+	var plain strings.Builder
+	flush := func() {
+		if plain.Len() > 0 {
+			all = append(all, piece{text: plain.String()})
+		}
+		plain.Reset()
+	}
+	for {
+		before, after, found := strings.Cut(text, "$")
+		plain.WriteString(before)
+		if !found {
+			flush()
+			return all
+		}
+		name, rest, isReference := cutReference(after)
+		switch {
+		case isReference && name != "":
+			flush()
+			all = append(all, piece{"$(" + name + ")", name})
+			after = rest
+		case strings.HasPrefix(after, "$"):
+			after = after[1:]
+			fallthrough
+		default:
+			plain.WriteByte('$')
+		}
+		text = after
+	}
 }
 
 // isCertain reports whether the value of a variable does not depend on sources of variables
