@@ -5,18 +5,23 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 
 	"golang.org/x/sys/unix"
 )
 
-// readBatch is how many entries of a directory are read at a time.
-const readBatch = 1024
+const (
+	// readBatch is how many entries of a directory are read at a time.
+	readBatch = 1024
+	// maxLinked is how many files are remembered of which not all names were seen.
+	maxLinked = 1 << 18
+)
 
 // Measure returns what a directory takes of its file system with all that is in it, or
 // a file. Links are not followed, other file systems below it are left out, and a
-// file with several names counts once. It needs memory for directories and not for
-// files, and it ends with ctx, or when it has counted most inodes or soon after. A
+// file with several names counts once. It needs memory for directories, but not for
+// files with one name, and for few others, and it ends with ctx, or when it has counted most inodes or soon after. A
 // directory that does not exist takes nothing. With an error, the result is what was
 // counted so far.
 func Measure(ctx context.Context, dir string, most int64) (Used, error) {
@@ -33,11 +38,11 @@ func Measure(ctx context.Context, dir string, most int64) (Used, error) {
 	if err != nil {
 		return Used{}, fmt.Errorf("measure %s: %w", dir, err)
 	}
-	m := &meter{ctx: ctx, most: most, linked: map[uint64]struct{}{}}
+	m := &meter{ctx: ctx, most: most, linked: map[uint64]uint64{}, room: maxLinked}
 	if err := m.measure(os.NewFile(uintptr(fd), dir)); err != nil && !errors.Is(err, errMost) {
-		return m.used, fmt.Errorf("measure %s: %w", dir, err)
+		return m.sum(), fmt.Errorf("measure %s: %w", dir, err)
 	}
-	return m.used, nil
+	return m.sum(), nil
 }
 
 // meter sums up a tree. It holds the descriptor of one directory, and goes back by
@@ -46,7 +51,9 @@ type meter struct {
 	ctx    context.Context
 	most   int64
 	device uint64
-	linked map[uint64]struct{} // inodes of several names that were counted
+	linked map[uint64]uint64 // how many more names those inodes have that were counted with one
+	room   int               // how many there may be; 0 once there were so many
+	shares float64           // of inodes, of which each name counts for a share
 	used   Used
 }
 
@@ -116,6 +123,30 @@ func (m *meter) count(blocks int64) {
 	m.used.Inodes++
 }
 
+// countName counts one of several names of a file. If there are more such files than room for them, each
+// name counts for its share: what has its other names elsewhere is then not counted as a whole.
+func (m *meter) countName(inode, names uint64, blocks int64) {
+	left, counted := m.linked[inode]
+	switch {
+	case counted && left > 1:
+		m.linked[inode] = left - 1
+	case counted:
+		delete(m.linked, inode)
+	case len(m.linked) < m.room:
+		m.linked[inode] = names - 1
+		m.count(blocks)
+	default:
+		m.room = 0                                  // or a later name of a file that is not remembered counted as a whole
+		m.used.Bytes += blocks * 512 / int64(names) //nolint:gosec // few
+		m.shares += 1 / float64(names)
+	}
+}
+
+// sum returns what was counted so far.
+func (m *meter) sum() Used {
+	return Used{Bytes: m.used.Bytes, Inodes: m.used.Inodes + int64(math.Round(m.shares))}
+}
+
 var errElsewhere = errors.New("it is on another file system")
 
 // open opens a directory beside or above another one; the inode is checked if it is
@@ -152,17 +183,17 @@ func (m *meter) list(dir *os.File) (directories []string, err error) {
 			if unix.Fstatat(int(dir.Fd()), name, &info, unix.AT_SYMLINK_NOFOLLOW) != nil || info.Dev != m.device {
 				continue
 			}
-			if info.Mode&unix.S_IFMT == unix.S_IFDIR {
+			switch {
+			case info.Mode&unix.S_IFMT == unix.S_IFDIR:
 				directories = append(directories, name)
-			} else if info.Nlink > 1 {
-				if _, counted := m.linked[info.Ino]; counted {
-					continue
-				}
-				m.linked[info.Ino] = struct{}{}
+				m.count(info.Blocks)
+			case info.Nlink > 1:
+				m.countName(info.Ino, uint64(info.Nlink), info.Blocks) // which is of another type on other machines
+			default:
+				m.count(info.Blocks)
 			}
-			m.count(info.Blocks)
 		}
-		if m.used.Inodes >= m.most {
+		if m.sum().Inodes >= m.most {
 			return nil, errMost
 		}
 		if errors.Is(err, io.EOF) || err == nil && len(names) == 0 {
