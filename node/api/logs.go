@@ -49,6 +49,8 @@ type ContainerLogsHandlerConfig struct {
 	// Limiter limits how many logs are read at once. Nil means one of the handler's
 	// own, with the default limits.
 	Limiter *StreamLimiter
+
+	find PodFinderFunc // where it is known, for explainNoLog
 }
 
 // ContainerLogsHandlerOption sets something of a ContainerLogsHandlerConfig.
@@ -57,6 +59,10 @@ type ContainerLogsHandlerOption func(*ContainerLogsHandlerConfig)
 // WithLogsLimiter sets Limiter.
 func WithLogsLimiter(limiter *StreamLimiter) ContainerLogsHandlerOption {
 	return func(cfg *ContainerLogsHandlerConfig) { cfg.Limiter = limiter }
+}
+
+func withLogsPodFinder(find PodFinderFunc) ContainerLogsHandlerOption {
+	return func(cfg *ContainerLogsHandlerConfig) { cfg.find = find }
 }
 
 // HandleContainerLogs answers with a container's log, each piece as soon as the
@@ -113,10 +119,10 @@ func HandleContainerLogStreams(h ContainerLogsHandlerFunc, single ContainerLogSt
 		default:
 			logs, err = h(r.Context(), namespace, pod, container, query.opts)
 		}
-		if err != nil {
-			return err
+		if err == nil {
+			err = streamLogs(w, r, logs, query.opts.LimitBytes)
 		}
-		return streamLogs(w, r, logs, query.opts.LimitBytes)
+		return explainNoLog(r.Context(), cfg.find, namespace, pod, container, query.opts.Previous, err)
 	})
 }
 

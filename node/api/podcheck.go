@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"slices"
 
 	v1 "k8s.io/api/core/v1"
 
@@ -40,4 +41,56 @@ func RequirePod(find PodFinderFunc, h http.Handler) http.Handler {
 		h.ServeHTTP(w, r)
 		return nil
 	})
+}
+
+// explainNoLog returns the answer where the provider does not have the log of a container
+// that the pod has: status 400, as a kubelet answers, since the API server passes on no
+// text of a 404. A container that waits is explained in the kubelet's words, any other in
+// the provider's. All other errors stay as they are.
+func explainNoLog(ctx context.Context, find PodFinderFunc, namespace, name, container string, previous bool, err error) error {
+	if find == nil || errdefs.ClassOf(err) != errdefs.NotFoundClass {
+		return err
+	}
+	pod, findErr := find(ctx, namespace, name)
+	if findErr != nil || pod == nil || !hasContainer(&pod.Spec, container) {
+		return err
+	}
+	status := containerStatus(&pod.Status, container)
+	ended := status.LastTerminationState.Terminated != nil
+	over := pod.Status.Phase == v1.PodSucceeded || pod.Status.Phase == v1.PodFailed
+	switch {
+	case previous && !ended:
+		return errdefs.InvalidInputf("previous terminated container %q in pod %q not found", container, name)
+	case ended, over, status.State.Running != nil, status.State.Terminated != nil:
+		return errdefs.AsInvalidInput(err)
+	}
+	reason := "ContainerCreating"
+	if waiting := status.State.Waiting; waiting != nil && waiting.Reason != "" {
+		reason = waiting.Reason
+	}
+	switch reason {
+	case "ErrImagePull":
+		reason = "image can't be pulled"
+	case "ImagePullBackOff":
+		reason = "trying and failing to pull image"
+	}
+	return errdefs.InvalidInputf("container %q in pod %q is waiting to start: %s", container, name, reason)
+}
+
+func hasContainer(spec *v1.PodSpec, name string) bool {
+	is := func(c v1.Container) bool { return c.Name == name }
+	return slices.ContainsFunc(spec.Containers, is) || slices.ContainsFunc(spec.InitContainers, is) ||
+		slices.ContainsFunc(spec.EphemeralContainers, func(c v1.EphemeralContainer) bool { return c.Name == name })
+}
+
+// containerStatus returns the status of a container, an empty one if there is none yet.
+func containerStatus(status *v1.PodStatus, name string) *v1.ContainerStatus {
+	for _, statuses := range [][]v1.ContainerStatus{status.ContainerStatuses, status.InitContainerStatuses, status.EphemeralContainerStatuses} {
+		for i := range statuses {
+			if statuses[i].Name == name {
+				return &statuses[i]
+			}
+		}
+	}
+	return &v1.ContainerStatus{}
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -92,5 +93,65 @@ func TestPodsThatTheNodeDoesNotHave(t *testing.T) {
 	}
 	if got := do(t, server, "GET", "/containerLogs/ns/q/c").body; strings.TrimSpace(got) != `pod "q" does not exist` {
 		t.Errorf("not the kubelet's words: %s", got)
+	}
+}
+
+// A provider that does not have the log of a container of the node's pod is answered for as a
+// kubelet answers: with 400, since the API server passes on no text of a 404.
+func TestLogsThatTheProviderDoesNotHave(t *testing.T) {
+	ended := v1.ContainerState{Terminated: &v1.ContainerStateTerminated{}}
+	waits := func(reason string) v1.ContainerState {
+		return v1.ContainerState{Waiting: &v1.ContainerStateWaiting{Reason: reason}}
+	}
+	statuses := map[string]v1.PodStatus{
+		"new":  {Phase: v1.PodPending},
+		"pull": {ContainerStatuses: []v1.ContainerStatus{{Name: "c", State: waits("ErrImagePull")}}},
+		"back": {ContainerStatuses: []v1.ContainerStatus{{Name: "c", State: waits("ImagePullBackOff")}}},
+		"init": {InitContainerStatuses: []v1.ContainerStatus{{Name: "i", State: waits("PodInitializing")}}},
+		"runs": {ContainerStatuses: []v1.ContainerStatus{{Name: "c", State: v1.ContainerState{Running: &v1.ContainerStateRunning{}}}}},
+		"ends": {ContainerStatuses: []v1.ContainerStatus{{Name: "c", State: ended}}},
+		"loop": {ContainerStatuses: []v1.ContainerStatus{{Name: "c", State: waits("CrashLoopBackOff"), LastTerminationState: ended}}},
+		"over": {Phase: v1.PodFailed},
+	}
+	for _, c := range []struct {
+		pod, container, query string
+		status                int
+		want                  string
+	}{
+		{"new", "c", "", 400, `container "c" in pod "new" is waiting to start: ContainerCreating`},
+		{"new", "e", "?follow=true", 400, `container "e" in pod "new" is waiting to start: ContainerCreating`},
+		{"new", "c", "?previous=true", 400, `previous terminated container "c" in pod "new" not found`},
+		{"new", "other", "", 404, "no log"},
+		{"pull", "c", "", 400, `container "c" in pod "pull" is waiting to start: image can't be pulled`},
+		{"back", "c", "", 400, `container "c" in pod "back" is waiting to start: trying and failing to pull image`},
+		{"init", "i", "", 400, `container "i" in pod "init" is waiting to start: PodInitializing`},
+		{"runs", "c", "", 400, "no log"},
+		{"runs", "c", "?previous=true", 400, `previous terminated container "c" in pod "runs" not found`},
+		{"ends", "c", "", 400, "no log"},
+		{"loop", "c", "", 400, "no log"},
+		{"loop", "c", "?previous=true", 400, "no log"},
+		{"over", "c", "", 400, "no log"},
+	} {
+		noLog := errdefs.NotFound("no log")
+		for name, open := range map[string]api.ContainerLogsHandlerFunc{
+			"at once": func(context.Context, string, string, string, api.ContainerLogOpts) (io.ReadCloser, error) {
+				return nil, noLog
+			},
+			"with the first lines": func(ctx context.Context, _, _, _ string, opts api.ContainerLogOpts) (io.ReadCloser, error) {
+				return api.NewLogReader(ctx, opts, func(context.Context, time.Time) ([]api.LogLine, error) { return nil, noLog }), nil
+			},
+		} {
+			server := servePods(t, api.PodHandlerConfig{GetContainerLogs: open, FindPod: func(_ context.Context, _, name string) (*v1.Pod, error) {
+				return &v1.Pod{Status: statuses[name], Spec: v1.PodSpec{
+					InitContainers:      []v1.Container{{Name: "i"}},
+					Containers:          []v1.Container{{Name: "c"}},
+					EphemeralContainers: []v1.EphemeralContainer{{EphemeralContainerCommon: v1.EphemeralContainerCommon{Name: "e"}}},
+				}}, nil
+			}})
+			got := do(t, server, "GET", "/containerLogs/ns/"+c.pod+"/"+c.container+c.query)
+			if got.StatusCode != c.status || strings.TrimSpace(got.body) != c.want {
+				t.Errorf("%s/%s%s, refused %s: %d %q, want %d %q", c.pod, c.container, c.query, name, got.StatusCode, got.body, c.status, c.want)
+			}
+		}
 	}
 }

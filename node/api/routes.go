@@ -37,7 +37,8 @@ type PodHandlerConfig struct {
 	GetPodsFromKubernetes PodListerFunc
 	// FindPod finds the pods of the node: requests for logs, exec, attach and
 	// port-forward of any other pod are answered with 404 before the provider is
-	// asked. Nil leaves that to the provider.
+	// asked. Where the provider does not have the log of a container of such a pod, the
+	// answer is 400 and why, as a kubelet's. Nil leaves both to the provider.
 	FindPod PodFinderFunc
 	// GetStatsSummary returns what the node and its pods use.
 	GetStatsSummary PodStatsSummaryHandlerFunc
@@ -126,7 +127,8 @@ func PodRoutes(p PodHandlerConfig, debug bool) []Route {
 		WithPortForwardLimiter(limiter),
 		WithPortForwardStreamIdleTimeout(p.StreamIdleTimeout),
 		WithPortForwardCreationTimeout(p.StreamCreationTimeout)))
-	logs := ofPod(p.GetContainerLogs != nil, HandleContainerLogStreams(p.GetContainerLogs, p.GetContainerLogStream, WithLogsLimiter(limiter)))
+	logs := ofPod(p.GetContainerLogs != nil, HandleContainerLogStreams(p.GetContainerLogs, p.GetContainerLogStream,
+		WithLogsLimiter(limiter), withLogsPodFinder(p.FindPod)))
 	routes = append(routes,
 		Route{"/containerLogs/{namespace}/{pod}/{container}", reading, logs},
 		Route{"/exec/{namespace}/{pod}/{container}", streaming, exec},

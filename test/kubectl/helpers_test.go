@@ -123,19 +123,25 @@ func newNamespace(t *testing.T) string {
 	return ns.Name
 }
 
-// runPod creates a pod, and waits until it is Ready.
-func runPod(t *testing.T, namespace, name string, spec corev1.PodSpec, annotations map[string]string) *corev1.Pod {
+func createPod(t *testing.T, namespace, name string, spec corev1.PodSpec, annotations map[string]string) *corev1.Pod {
 	t.Helper()
-	pods := client.CoreV1().Pods(namespace)
-	pod, err := pods.Create(t.Context(), &corev1.Pod{
+	pod, err := client.CoreV1().Pods(namespace).Create(t.Context(), &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: annotations},
 		Spec:       spec,
 	}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
+	return pod
+}
+
+// runPod creates a pod, and waits until it is Ready.
+func runPod(t *testing.T, namespace, name string, spec corev1.PodSpec, annotations map[string]string) *corev1.Pod {
+	t.Helper()
+	pod := createPod(t, namespace, name, spec, annotations)
 	eventually(t, "the pod is Ready", func() (bool, string) {
-		if pod, err = pods.Get(t.Context(), name, metav1.GetOptions{}); err != nil {
+		var err error
+		if pod, err = client.CoreV1().Pods(namespace).Get(t.Context(), name, metav1.GetOptions{}); err != nil {
 			return false, err.Error()
 		}
 		for _, c := range pod.Status.Conditions {

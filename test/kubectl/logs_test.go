@@ -101,10 +101,16 @@ func TestLogs(t *testing.T) {
 	})
 
 	t.Run("errors", func(t *testing.T) {
+		createPod(t, u.namespace, refused, n.podSpec(corev1.Container{Name: "c", Image: "test"}), nil)
+		eventually(t, "the node says why a pod that its provider does not hold has no log", func() (bool, string) {
+			_, stderr, code := u.result(t, nil, "logs", refused)
+			return code != 0 && strings.Contains(stderr, `container "c" in pod "refused" is waiting to start: ContainerCreating`), stderr
+		})
 		for _, c := range []struct {
 			args []string
 			want string
 		}{
+			{[]string{"logs", refused, "--previous"}, `previous terminated container "c" in pod "refused" not found`},
 			{[]string{"logs", "nowhere"}, `pods "nowhere" not found`},
 			{[]string{"logs", "steady", "-c", "three"}, "container three is not valid for pod steady"},
 			{[]string{"logs", "steady", "-c", "one", "--previous"}, `previous terminated container "one" in pod "steady" not found`},

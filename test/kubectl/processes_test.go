@@ -54,7 +54,13 @@ func newProcesses(m *mock.Provider, dir string) *processes {
 	return &processes{Provider: m, dir: dir, pods: map[types.NamespacedName]sandbox{}}
 }
 
+// refused is the name of pods that the provider never has room for.
+const refused = "refused"
+
 func (p *processes) CreatePod(ctx context.Context, pod *corev1.Pod) error {
+	if pod.Name == refused {
+		return errdefs.AsUnavailable(errors.New("there is no room"))
+	}
 	s := sandbox{dir: filepath.Join(p.dir, string(pod.UID))}
 	if err := os.Mkdir(s.dir, 0o700); err != nil {
 		return err
