@@ -32,7 +32,7 @@ func (e *Engine) GetContainerLogStream(ctx context.Context, namespace, podName, 
 	}
 	path := e.logFile(pod, containerName, inc.attempt)
 	if _, err := os.Stat(path); err != nil {
-		return nil, errdefs.NotFoundf("the log of container %q in pod %q is not there: %v", containerName, podName, err)
+		return nil, errdefs.InvalidInputf("the log of container %q in pod %q is not there: %v", containerName, podName, err)
 	}
 	options := logOptions(opts)
 	if opts.Follow {
@@ -142,7 +142,7 @@ func (e *Engine) findAttempt(ctx context.Context, namespace, podName, name strin
 	}
 	switch {
 	case inc == nil && previous:
-		return nil, nil, errdefs.NotFoundf("previous terminated container %q in pod %q not found", name, podName)
+		return nil, nil, errdefs.InvalidInputf("previous terminated container %q in pod %q not found", name, podName)
 	case inc == nil:
 		return nil, nil, errdefs.InvalidInputf("container %q in pod %q is waiting to start: %s", name, podName, w.whyItWaits(name))
 	}

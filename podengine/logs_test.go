@@ -170,8 +170,10 @@ func TestLogsThatCannotBe(t *testing.T) {
 		if err := open("p", "c", api.ContainerLogOpts{}); !errdefs.IsNotFound(err) {
 			t.Errorf("a container that there is not: %v", err)
 		}
-		if err := open("p", "b", api.ContainerLogOpts{Previous: true}); !errdefs.IsNotFound(err) {
-			t.Errorf("the end of a container that has not begun: %v", err)
+		// A kubelet answers 400, of which clients see the text.
+		want := `previous terminated container "b" in pod "p" not found`
+		if err := open("p", "b", api.ContainerLogOpts{Previous: true}); !errdefs.IsInvalidInput(err) || err.Error() != want {
+			t.Errorf("the end of a container that has not begun: %v, want %s", err, want)
 		}
 		waits := func(container, why string) {
 			t.Helper()
@@ -190,7 +192,7 @@ func TestLogsThatCannotBe(t *testing.T) {
 		if err := os.Remove(r.runtime.newest("a").log); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := r.GetContainerLogs(r.ctx, "ns", "p", "a", api.ContainerLogOpts{}); !errdefs.IsNotFound(err) {
+		if _, err := r.GetContainerLogs(r.ctx, "ns", "p", "a", api.ContainerLogOpts{}); !errdefs.IsInvalidInput(err) {
 			t.Errorf("a log that somebody has removed: %v", err)
 		}
 	})
