@@ -144,9 +144,23 @@ func (e *Engine) findAttempt(ctx context.Context, namespace, podName, name strin
 	case inc == nil && previous:
 		return nil, nil, errdefs.InvalidInputf("previous terminated container %q in pod %q not found", name, podName)
 	case inc == nil:
-		return nil, nil, errdefs.InvalidInputf("container %q in pod %q is waiting to start: %s", name, podName, w.whyItWaits(name))
+		return nil, nil, errdefs.InvalidInputf("container %q in pod %q %s", name, podName, w.whyNoLog(name))
 	}
 	return pod, inc, nil
+}
+
+// whyNoLog is why a container has no log that the runtime does not show, in the kubelet's
+// words: it may have ended, or the runtime may have lost it.
+func (w *worker) whyNoLog(name string) string {
+	s, phase := w.statusBefore(name), w.snapshot().Status.Phase
+	over := phase == corev1.PodSucceeded || phase == corev1.PodFailed
+	switch {
+	case s == nil && over, s != nil && s.State.Running != nil:
+		return "is not available"
+	case s != nil && s.State.Terminated != nil:
+		return "is terminated"
+	}
+	return "is waiting to start: " + w.whyItWaits(name)
 }
 
 // whyItWaits is why a container has not run yet, in the kubelet's words.

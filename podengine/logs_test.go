@@ -12,6 +12,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
 	"github.com/virtual-kubelet/virtual-kubelet/node/api"
@@ -196,4 +197,42 @@ func TestLogsThatCannotBe(t *testing.T) {
 			t.Errorf("a log that somebody has removed: %v", err)
 		}
 	})
+}
+
+// A container that the runtime does not show waits only if its status says so; one whose end is known still
+// has its log.
+func TestLogsThatTheRuntimeDoesNotHave(t *testing.T) {
+	windows := func(pod *corev1.Pod) { pod.Spec.OS = &corev1.PodOS{Name: corev1.Windows} }
+	deadline := func(pod *corev1.Pod) { pod.Spec.ActiveDeadlineSeconds = ptr.To(int64(2)) }
+	forever := func(ctx context.Context, _ string) error { <-ctx.Done(); return ctx.Err() }
+	for name, test := range map[string]struct {
+		pull  func(context.Context, string) error
+		plan  plan
+		pod   *corev1.Pod
+		state string
+		want  string
+	}{
+		"its run is over":  {nil, plan{runs: time.Second}, makePod("a", never), "Succeeded a=Completed/0", ""},
+		"it crashed":       {nil, plan{runs: time.Second, code: 1}, makePod("a"), "Running a=CrashLoopBackOff#1", ""},
+		"it ran":           {nil, plan{}, makePod("a", never), "Running a=ready", "is not available"},
+		"it was rejected":  {nil, plan{}, makePod("a", windows), "Failed", "is not available"},
+		"its pod is over":  {forever, plan{}, makePod("a", deadline), "Failed a=ContainerStatusUnknown/137", "is terminated"},
+		"it has not begun": {forever, plan{}, makePod("a"), "Pending a=ContainerCreating", "is waiting to start: ContainerCreating"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubbleWith(t, func(r *rig) { r.runtime.plans["a"], r.images.pull = test.plan, test.pull }, func(r *rig) {
+				r.create(test.pod)
+				r.after(5 * time.Second)
+				r.wantState(test.pod, test.state)
+				r.runtime.forget()
+				reader, err := r.GetContainerLogs(r.ctx, "ns", "p", "a", api.ContainerLogOpts{})
+				switch {
+				case err == nil && test.want == "":
+					_ = reader.Close()
+				case !errdefs.IsInvalidInput(err) || err.Error() != `container "a" in pod "p" `+test.want:
+					t.Errorf("%v, want that it %s", err, test.want)
+				}
+			})
+		})
+	}
 }
