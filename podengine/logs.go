@@ -171,9 +171,9 @@ func (w *worker) whyItWaits(name string) string {
 	}
 	switch reason {
 	case image.ErrImagePull:
-		return "trying and failing to pull image"
-	case image.ErrImagePullBackOff:
 		return "image can't be pulled"
+	case image.ErrImagePullBackOff:
+		return "trying and failing to pull image"
 	}
 	return reason
 }

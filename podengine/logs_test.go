@@ -184,9 +184,9 @@ func TestLogsThatCannotBe(t *testing.T) {
 			}
 		}
 		waits("a", "ErrImageNeverPull")
-		waits("b", "trying and failing to pull image")
-		r.after(7 * time.Second)
 		waits("b", "image can't be pulled")
+		r.after(7 * time.Second)
+		waits("b", "trying and failing to pull image")
 	})
 	inBubble(t, func(r *rig) {
 		r.create(makePod("a"))
