@@ -17,6 +17,8 @@ import (
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/remotecommand"
 	"k8s.io/cri-streaming/pkg/streaming"
 	remotecommandserver "k8s.io/cri-streaming/pkg/streaming/remotecommand"
 	"k8s.io/utils/exec"
@@ -143,6 +145,29 @@ func TestExecOfACommand(t *testing.T) {
 		var exit exec.ExitError
 		if !errors.As(err, &exit) || exit.ExitStatus() != 3 {
 			t.Errorf("a command that exits with 3 gives %v", err)
+		}
+	})
+}
+
+// Clients see once what has failed, and at what, although the runtime's streaming server says so, too.
+func TestFailuresOfSessions(t *testing.T) {
+	f := &fakeStreams{run: func(string, []string, io.Reader, io.Writer, io.Writer, bool, <-chan remotecommandserver.TerminalSize) error {
+		return errors.New("no such file")
+	}}
+	withStreams(t, f, func(r *rig) {
+		server := httptest.NewServer(api.PodHandler(api.PodHandlerConfig{RunInContainer: r.RunInContainer, AttachToContainer: r.AttachToContainer}, false))
+		defer server.Close()
+		for path, want := range map[string]string{
+			"/exec/ns/p/a?output=1&command=x": "Internal error occurred: error executing command in container: no such file",
+			"/attach/ns/p/a?output=1":         "Internal error occurred: error attaching to container: no such file",
+		} {
+			session, err := remotecommand.NewWebSocketExecutor(&rest.Config{Host: server.URL}, "GET", server.URL+path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := session.StreamWithContext(r.ctx, remotecommand.StreamOptions{Stdout: io.Discard}); err == nil || err.Error() != want {
+				t.Errorf("%s: %v, want %s", path, err, want)
+			}
 		}
 	})
 }

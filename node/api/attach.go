@@ -14,7 +14,7 @@ type ContainerAttachHandlerFunc func(ctx context.Context, namespace, podName, co
 // HandleContainerAttach attaches to a container. The query is that of
 // HandleContainerExec, without a command.
 func HandleContainerAttach(h ContainerAttachHandlerFunc, opts ...ContainerExecHandlerOption) http.HandlerFunc {
-	sessions := sessionsOf(opts)
+	sessions := sessionsOf(failedAttach, opts)
 	return answer(func(w http.ResponseWriter, r *http.Request) error {
 		if h == nil {
 			return notImplemented("AttachToContainer", "ContainerAttachHandlerFunc")

@@ -55,7 +55,7 @@ func WithExecLimiter(limiter *StreamLimiter) ContainerExecHandlerOption {
 // absent, say which streams the client has; at least one of the first three is
 // needed.
 func HandleContainerExec(h ContainerExecHandlerFunc, opts ...ContainerExecHandlerOption) http.HandlerFunc {
-	sessions := sessionsOf(opts)
+	sessions := sessionsOf(failedExec, opts)
 	return answer(func(w http.ResponseWriter, r *http.Request) error {
 		if h == nil {
 			return notImplemented("RunInContainer", "ContainerExecHandlerFunc")
@@ -82,10 +82,10 @@ func sessionVars(r *http.Request) (namespace, pod, container string, query url.V
 	return namespace, pod, container, query, err
 }
 
-func sessionsOf(opts []ContainerExecHandlerOption) sessions {
+func sessionsOf(failed string, opts []ContainerExecHandlerOption) sessions {
 	var cfg ContainerExecHandlerConfig
 	for _, o := range opts {
 		o(&cfg)
 	}
-	return sessions{newTimeouts(cfg.StreamIdleTimeout, cfg.StreamCreationTimeout), cfg.Limiter.orDefault()}
+	return sessions{failed, newTimeouts(cfg.StreamIdleTimeout, cfg.StreamCreationTimeout), cfg.Limiter.orDefault()}
 }

@@ -196,6 +196,28 @@ func TestExecExitCodes(t *testing.T) {
 	})
 }
 
+// A failure has the kubelet's words for exec or attach once, also where a provider passes on what a kubelet
+// or a runtime has sent.
+func TestFailuresNameWhatFailedOnce(t *testing.T) {
+	eachWay(t, func(t *testing.T, protocol, path string) {
+		want := "Internal error occurred: error executing command in container: no such file"
+		if strings.HasPrefix(path, "/attach") {
+			want = "Internal error occurred: error attaching to container: no such file"
+		}
+		for _, says := range []string{
+			"no such file",
+			"Internal error occurred: error executing command in container: no such file",
+			"Internal error occurred: error attaching to container: no such file",
+		} {
+			server := serveRun(t, func(context.Context, []string, api.AttachIO) error { return errors.New(says) })
+			err := stream(testContext(t), server, protocol, path, []string{"x"}, remotecommand.StreamOptions{Stdout: io.Discard})
+			if err == nil || err.Error() != want {
+				t.Errorf("a provider that fails with %q: %v, want %s", says, err, want)
+			}
+		}
+	})
+}
+
 func TestExecOfPanickingProvider(t *testing.T) {
 	eachWay(t, func(t *testing.T, protocol, path string) {
 		server := serveRun(t, func(context.Context, []string, api.AttachIO) error { panic("not today") })

@@ -21,7 +21,7 @@ import (
 //
 // The library's own server (remotecommand.ServeExec) leaves goroutines behind
 // when a client opens more streams than it announced.
-func openSPDY(w *streamConn, r *http.Request, want execStreams, creation time.Duration) *execClient {
+func openSPDY(w *streamConn, r *http.Request, want execStreams, failed string, creation time.Duration) *execClient {
 	protocol, err := httpstream.Handshake(r, w, remotecommand.SupportedStreamingProtocols)
 	if err != nil {
 		return nil
@@ -41,7 +41,7 @@ func openSPDY(w *streamConn, r *http.Request, want execStreams, creation time.Du
 	if err := streams.wait(r.Context(), conn, creation); err != nil {
 		log.G(r.Context()).WithError(err).Debug("exec or attach without its streams")
 		if status := streams.get(remotecommand.StreamTypeError); status != nil {
-			writeStatus(status, asJSON, err)
+			writeStatus(status, asJSON, err, failed)
 		}
 		closeAll()
 		return nil
@@ -51,7 +51,7 @@ func openSPDY(w *streamConn, r *http.Request, want execStreams, creation time.Du
 		stdin:  streams.get(remotecommand.StreamTypeStdin),
 		stdout: streams.get(remotecommand.StreamTypeStdout),
 		stderr: streams.get(remotecommand.StreamTypeStderr),
-		finish: func(err error) { writeStatus(status, asJSON, err) },
+		finish: func(err error) { writeStatus(status, asJSON, err, failed) },
 		close:  closeAll,
 	}
 	if resize := streams.get(remotecommand.StreamTypeResize); resize != nil {

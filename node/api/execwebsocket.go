@@ -22,7 +22,7 @@ const (
 // the client has got the error.
 //
 // The library's server (of k8s.io/cri-streaming) knows nothing of version 5.
-func openWebSocket(w http.ResponseWriter, r *http.Request, want execStreams) *execClient {
+func openWebSocket(w http.ResponseWriter, r *http.Request, want execStreams, failed string) *execClient {
 	channels := execChannels(want)
 	binary := wsstream.ChannelProtocolConfig{Binary: true, Channels: channels}
 	base64 := wsstream.ChannelProtocolConfig{Channels: channels}
@@ -43,7 +43,7 @@ func openWebSocket(w http.ResponseWriter, r *http.Request, want execStreams) *ex
 	status := streams[remotecommand.StreamErr]
 	client := &execClient{
 		resize: streams[remotecommand.StreamResize],
-		finish: func(err error) { writeStatus(status, asJSON, err) },
+		finish: func(err error) { writeStatus(status, asJSON, err, failed) },
 		close:  func() { _ = conn.Close() },
 	}
 	first := status

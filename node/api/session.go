@@ -99,6 +99,7 @@ type execClient struct {
 
 // sessions are those of an exec or attach handler.
 type sessions struct {
+	failed   string // as of execStatus
 	timeouts timeouts
 	limiter  *StreamLimiter
 }
@@ -126,9 +127,9 @@ func (s sessions) serve(w http.ResponseWriter, r *http.Request, query url.Values
 
 	var client *execClient
 	if conn.webSocket {
-		client = openWebSocket(conn, r, want)
+		client = openWebSocket(conn, r, want, s.failed)
 	} else {
-		client = openSPDY(conn, r, want, s.timeouts.creation)
+		client = openSPDY(conn, r, want, s.failed, s.timeouts.creation)
 	}
 	if client == nil {
 		return nil // and the client has got the error
