@@ -121,8 +121,8 @@ func logOptions(opts api.ContainerLogOpts) *logs.LogOptions {
 	return options
 }
 
-// attempt finds an attempt of a container: the newest, or the one whose
-// end the status has as its last state.
+// findAttempt finds an attempt of a container: the newest that was started, since only then
+// there is a log, or the one whose end the status has as its last state.
 func (e *Engine) findAttempt(ctx context.Context, namespace, podName, name string, previous bool) (*corev1.Pod, *container, error) {
 	w := e.byName(namespace, podName)
 	if w == nil {
@@ -136,7 +136,7 @@ func (e *Engine) findAttempt(ctx context.Context, namespace, podName, name strin
 	if err != nil {
 		return nil, nil, err
 	}
-	inc := seen.newest(name)
+	inc := seen.newestStarted(name)
 	if previous {
 		inc = seen.byID(name, w.lastEnded(name))
 	}
@@ -149,8 +149,8 @@ func (e *Engine) findAttempt(ctx context.Context, namespace, podName, name strin
 	return pod, inc, nil
 }
 
-// whyNoLog is why a container has no log that the runtime does not show, in the kubelet's
-// words: it may have ended, or the runtime may have lost it.
+// whyNoLog is why there is no log of a container, in the kubelet's words. If the runtime
+// does not show the container, it may have lost it.
 func (w *worker) whyNoLog(name string) string {
 	s, phase := w.statusBefore(name), w.snapshot().Status.Phase
 	over := phase == corev1.PodSucceeded || phase == corev1.PodFailed

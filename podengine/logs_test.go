@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -49,6 +50,37 @@ func TestLogsOfAttempts(t *testing.T) {
 		files, _ := filepath.Glob(filepath.Join(r.cfg.Node.LogDirectory(pod), "a", "*"))
 		if len(files) > 2 {
 			t.Errorf("logs are left of containers that have gone: %v", files)
+		}
+	})
+}
+
+// Between its creation and its start an attempt has no log: that of the one before it counts.
+func TestLogsWhileAContainerIsStarted(t *testing.T) {
+	inBubbleWith(t, func(r *rig) { r.runtime.plans["a"] = plan{runs: time.Second, code: 1} }, func(r *rig) {
+		var got []string
+		r.runtime.intercept(func(ctx context.Context, call string) error {
+			if call != "StartContainer a" {
+				return nil
+			}
+			newest := r.runtime.newest("a").log
+			if err := os.Remove(newest); err != nil { // a runtime makes it when it starts the container
+				return err
+			}
+			reader, err := r.GetContainerLogs(ctx, "ns", "p", "a", api.ContainerLogOpts{})
+			if err != nil {
+				got = append(got, err.Error())
+			} else {
+				text, _ := io.ReadAll(reader)
+				_ = reader.Close()
+				got = append(got, string(text))
+			}
+			return os.WriteFile(newest, fmt.Appendf(nil, "2000-01-01T00:00:00Z stdout F run %d\n", len(got)), 0o600)
+		})
+		r.create(makePod("a"))
+		r.after(30 * time.Second)
+		want := []string{`container "a" in pod "p" is waiting to start: ContainerCreating`, "run 1\n", "run 2\n"}
+		if len(got) < len(want) || !slices.Equal(got[:len(want)], want) {
+			t.Errorf("the log before each start is %q, want %q", got, want)
 		}
 	})
 }

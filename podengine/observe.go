@@ -102,6 +102,15 @@ func (v *runtimeView) newest(name string) *container {
 	return nil
 }
 
+// newestStarted is the newest attempt of a container that is not about to be started, or nil.
+func (v *runtimeView) newestStarted(name string) *container {
+	all := v.containers[name]
+	if i := slices.IndexFunc(all, func(c *container) bool { return c.phase != created }); i >= 0 {
+		return all[i]
+	}
+	return nil
+}
+
 // previous is the attempt before the newest, or nil.
 func (v *runtimeView) previous(name string) *container {
 	if all := v.containers[name]; len(all) > 1 {
