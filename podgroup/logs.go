@@ -1,6 +1,7 @@
 package podgroup
 
 import (
+	"cmp"
 	"context"
 	"io"
 	"strings"
@@ -39,7 +40,7 @@ func (p *Provider) GetContainerLogs(ctx context.Context, namespace, podName, con
 	}
 	// A container that waits to be started again has the log of its last run.
 	if !opts.Previous && !u.Unknown && c.Now.State == Waiting && c.Last.State != Terminated {
-		return nil, errdefs.InvalidInputf("container %q in pod %q is waiting to start", containerName, podName)
+		return nil, errdefs.InvalidInputf("container %q in pod %q is waiting to start: %s", containerName, podName, cmp.Or(c.Now.Reason, defaultReason))
 	}
 	var log io.ReadCloser
 	switch l := (&polledLog{p: p, reader: reader, unit: u, container: containerName, opts: opts, run: c.Restarts}); {

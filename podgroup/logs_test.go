@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
 	"github.com/virtual-kubelet/virtual-kubelet/node/api"
 	"github.com/virtual-kubelet/virtual-kubelet/node/nodeutil"
 	"github.com/virtual-kubelet/virtual-kubelet/podgroup"
@@ -36,6 +37,42 @@ func (s scripted) ReadLog(_ context.Context, u *podgroup.Unit, container string,
 		_ = s.w.Exit(u.Owner.Name, container, 0) // which may have been before
 	}
 	return text, err
+}
+
+// waiting is a backend whose containers all wait for the same reason.
+type waiting struct {
+	listing
+	reason string
+}
+
+func (b waiting) List(ctx context.Context, filter map[string]string, page string) (podgroup.Page, error) {
+	found, err := b.listing.List(ctx, filter, page)
+	for _, u := range found.Units {
+		for i := range u.Containers {
+			u.Containers[i].Now = podgroup.Run{Reason: b.reason}
+		}
+	}
+	return found, err
+}
+
+// In place of the log of a container that waits there is the reason, as in its status.
+func TestLogOfAContainerThatWaits(t *testing.T) {
+	for reason, want := range map[string]string{"": "ContainerCreating", "PodInitializing": "PodInitializing"} {
+		synctest.Test(t, func(t *testing.T) {
+			cluster := grouptest.NewCluster("home")
+			p, _ := cluster.Start(t, waiting{listing{memory{grouptest.New(0)}}, reason}, options())
+			pod := grouptest.NewPod("a")
+			create(t, cluster, p, pod)
+			time.Sleep(time.Minute) // the unit is as listed, not as created
+			_, err := p.GetContainerLogs(t.Context(), pod.Namespace, pod.Name, "main", api.ContainerLogOpts{})
+			if want := `container "main" in pod "a" is waiting to start: ` + want; !errdefs.IsInvalidInput(err) || err.Error() != want {
+				t.Errorf("%v, want %s", err, want)
+			}
+			if state := statusOf(t, p, pod).ContainerStatuses[0].State.Waiting; state == nil || state.Reason != want {
+				t.Errorf("the status has %v, want %s", state, want)
+			}
+		})
+	}
 }
 
 // A log that is followed has each line once, although each answer begins with lines of the one

@@ -67,6 +67,9 @@ func (m statusMaker) failure(pod *corev1.Pod, u *Unit) *podspec.Failure {
 	return nil
 }
 
+// defaultReason is the reason of a container that waits where the service gives none.
+const defaultReason = "ContainerCreating"
+
 // container returns the status of one container. Its ID is made of what identifies a run.
 func (m statusMaker) container(spec *corev1.Container, u *Unit, c *Container) corev1.ContainerStatus {
 	s := corev1.ContainerStatus{Name: c.Name, Image: cmp.Or(c.Image, spec.Image), RestartCount: c.Restarts, Started: new(bool)}
@@ -86,7 +89,7 @@ func (m statusMaker) container(spec *corev1.Container, u *Unit, c *Container) co
 	case u.Phase == Succeeded: // as above
 		s.State.Terminated = &corev1.ContainerStateTerminated{Reason: "Completed", FinishedAt: timeOf(u.Ended)}
 	default:
-		s.State.Waiting = &corev1.ContainerStateWaiting{Reason: cmp.Or(c.Now.Reason, "ContainerCreating"), Message: m.waitsIn(u, c.Now.Message)}
+		s.State.Waiting = &corev1.ContainerStateWaiting{Reason: cmp.Or(c.Now.Reason, defaultReason), Message: m.waitsIn(u, c.Now.Message)}
 	}
 	if c.Last.State == Terminated {
 		s.LastTerminationState.Terminated = terminated(&c.Last, m.containerID(u, c, max(c.Restarts-1, 0)))
