@@ -27,8 +27,8 @@ type PodLifecycleHandler interface {
 	// provider holds; after an error the provider is asked with GetPod before
 	// it is called again. It may take as long as it needs; ctx ends when the pod is
 	// deleted or replaced meanwhile, and DeletePod follows in any case. Once it has
-	// returned ctx ends with the controller alone, for what goes on in goroutines;
-	// so do those of UpdatePod, DeletePod and the first GetPods.
+	// returned ctx ends with the controller alone, for what goes on in goroutines
+	// and keeps ctx, not its channel of Done alone; so do those of UpdatePod, DeletePod and the first GetPods.
 	CreatePod(ctx context.Context, pod *corev1.Pod) error
 
 	// UpdatePod takes over a change of a pod that the provider holds: of its

@@ -105,7 +105,7 @@ func (v *runtimeView) newest(name string) *container {
 // newestStarted is the newest attempt of a container that is not about to be started, or nil.
 func (v *runtimeView) newestStarted(name string) *container {
 	all := v.containers[name]
-	if i := slices.IndexFunc(all, func(c *container) bool { return c.phase != created }); i >= 0 {
+	if i := slices.IndexFunc(all, func(c *container) bool { return c.phase != created && c.phase != aborted }); i >= 0 {
 		return all[i]
 	}
 	return nil

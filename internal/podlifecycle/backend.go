@@ -197,6 +197,9 @@ func (b *backend) list(ctx context.Context) ([]*corev1.Pod, error) {
 			parent = context.WithoutCancel(ctx) // it may have waiters that outlast this one
 		}
 		call := providercalls.NewLasting(ctx, parent)
+		if first { // also for those that keep its channel alone
+			context.AfterFunc(parent, func() { call.End(context.Cause(parent)) })
+		}
 		c = &listCall{cancel: call.End, done: make(chan struct{})}
 		b.lists.Go(func() {
 			b.run(call, c)

@@ -351,7 +351,8 @@ func awaitInformer(ctx context.Context, kind string, informer cache.SharedIndexI
 		return stoppedWaiting(ctx)
 	case <-time.After(informerPatience):
 	}
-	// It has no other way to say so; the handler is the one that it has by itself.
+	// It has no other way to say so. The handler is the one that it has by itself; one that a program has set, and which
+	// starts it later yet, is lost.
 	if started := informer.SetWatchErrorHandlerWithContext(cache.DefaultWatchErrorHandler) != nil; !started {
 		log.G(ctx).WithField("kind", kind).Warn("The informer of this kind is not started, so that pods get nothing from such objects: start its factory after NewPodController")
 		return nil

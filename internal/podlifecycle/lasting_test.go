@@ -2,6 +2,7 @@ package podlifecycle
 
 import (
 	"context"
+	"runtime"
 	"slices"
 	"sync"
 	"testing"
@@ -80,25 +81,47 @@ func (l *listing) GetPods(ctx context.Context) ([]*corev1.Pod, error) {
 }
 
 func TestFirstListMayBeginALoop(t *testing.T) {
-	bubble(t, func(t *testing.T, r *rig) {
-		ended := false
-		r.handler = &listing{Notifying: r.provider.Notifying(), loop: func(ctx context.Context) {
-			for ctx.Err() == nil {
+	for name, keeps := range map[string]func(context.Context) (ended func() bool, done <-chan struct{}){
+		"keeps the context": func(ctx context.Context) (func() bool, <-chan struct{}) {
+			return func() bool { return ctx.Err() != nil }, ctx.Done()
+		},
+		"keeps its channel": func(ctx context.Context) (func() bool, <-chan struct{}) {
+			done := ctx.Done()
+			return func() bool {
 				select {
-				case <-ctx.Done():
-				case <-time.After(5 * time.Second):
-					r.provider.SetPhase("web", corev1.PodSucceeded)
+				case <-done:
+					return true
+				default:
+					return false
 				}
-			}
-			ended = true
-		}}
-		r.start()
-		r.api.AddPod(aPod("web"))
-		pass(time.Hour)
-		want(t, "phase", r.phase("web"), corev1.PodSucceeded)
-		want(t, "the loop has ended", ended, false)
-		r.end()
-		synctest.Wait()
-		want(t, "the loop has ended with the controller", ended, true)
-	})
+			}, done
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, r *rig) {
+				over := false
+				r.handler = &listing{Notifying: r.provider.Notifying(), loop: func(ctx context.Context) {
+					ended, done := keeps(ctx)
+					for !ended() {
+						select {
+						case <-done:
+						case <-time.After(5 * time.Second):
+							r.provider.SetPhase("web", corev1.PodSucceeded)
+						}
+					}
+					over = true
+				}}
+				r.start()
+				r.api.AddPod(aPod("web"))
+				pass(time.Hour)
+				runtime.GC()
+				runtime.GC()
+				want(t, "phase", r.phase("web"), corev1.PodSucceeded)
+				want(t, "the loop has ended", over, false)
+				r.end()
+				synctest.Wait()
+				want(t, "the loop has ended with the controller", over, true)
+			})
+		})
+	}
 }

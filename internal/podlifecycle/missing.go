@@ -83,10 +83,11 @@ func (r *podRecord) counts(c *census) {
 }
 
 // ignored reports whether the pod, which the provider does not know, seems to be one that it has accepted and ignored, as
-// some do with those of DaemonSets, of which each node has some: it has never shown it. r.mu is held.
+// some do with those of DaemonSets, of which each node has some: this process has had it created, and it was never shown.
+// r.mu is held.
 func (r *podRecord) ignored() bool {
 	owner := metav1.GetControllerOfNoCopy(r.pod)
-	return owner != nil && owner.Kind == "DaemonSet" && r.providerStatus == nil && r.pod.Status.Phase != corev1.PodRunning
+	return r.ran && owner != nil && owner.Kind == "DaemonSet" && r.providerStatus == nil && r.pod.Status.Phase != corev1.PodRunning
 }
 
 // askAgain has the provider asked once more before the pod is taken for lost.

@@ -101,6 +101,25 @@ func TestIgnoredPodsOfDaemonSets(t *testing.T) {
 	})
 }
 
+// A pod that an earlier process has had created is not taken for one that is ignored: after a start no pod was shown yet.
+func TestPodsOfDaemonSetsOfAnEarlierProcess(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		r.handler = r.provider.Polled()
+		began := metav1.Now()
+		for i := range 4 {
+			r.api.AddPod(aPod(fmt.Sprint("agent-", i), func(p *corev1.Pod) {
+				p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "DaemonSet", Name: "agent", UID: "1", Controller: ptr.To(true)}}
+				p.Status = corev1.PodStatus{Phase: corev1.PodPending, StartTime: &began}
+			}))
+		}
+		back := r.provider.Empty()
+		r.start()
+		pass(5 * time.Minute)
+		back()
+		wantList(t, "calls", r.provider.TakeCalls("create"))
+	})
+}
+
 // ignoring is a provider that has nothing of the pods of DaemonSets.
 type ignoring struct{ nodetest.Polled }
 

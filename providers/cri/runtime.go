@@ -21,7 +21,7 @@ type runtimeConfigurer interface {
 func (p *Provider) adjust(cfg Config) func(*podengine.Config) {
 	return func(engine *podengine.Config) {
 		engine.NeverRan = neverRan
-		engine.Node.OOMGroup = podcgroup.Unified()
+		engine.Node.OOMGroup = podcgroup.EndsAsAWhole()
 		engine.Cgroups = podcgroup.New(podcgroup.Options{
 			Driver:    func(ctx context.Context) (podcgroup.Driver, error) { return driverOf(ctx, p.runtime, cfg.CgroupDriver) },
 			Root:      cfg.CgroupParent,

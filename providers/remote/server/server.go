@@ -221,6 +221,7 @@ func (s *Server) getPods(ctx context.Context) ([]*corev1.Pod, error) {
 	if s.listed.CompareAndSwap(false, true) {
 		call, returned := s.lasting(ctx)
 		defer returned()
+		context.AfterFunc(s.ctx, func() { _ = call.Err() }) // also for those that keep its channel alone
 		ctx = call
 	}
 	return s.provider.GetPods(ctx)

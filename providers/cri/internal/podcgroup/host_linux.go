@@ -5,6 +5,9 @@ import (
 	"errors"
 	"os"
 	"path"
+	"path/filepath"
+	"slices"
+	"strings"
 	"sync"
 
 	"github.com/opencontainers/cgroups"
@@ -61,9 +64,18 @@ func (host) removeEmpty(driver Driver, group name) {
 	}
 }
 
-// Unified reports whether the control groups of this machine are those of version 2 alone, in which a
-// container can be given what only that has.
-func Unified() bool { return cgroups.IsCgroup2UnifiedMode() }
+// EndsAsAWhole reports whether a container that is out of memory can end as a whole on this machine: whether its control
+// groups are those of version 2 alone, and limit memory, which some machines are started without.
+func EndsAsAWhole() bool {
+	return cgroups.IsCgroup2UnifiedMode() && limitsMemory(unifiedRoot)
+}
+
+const unifiedRoot = "/sys/fs/cgroup"
+
+func limitsMemory(root string) bool {
+	controllers, err := os.ReadFile(filepath.Join(root, "cgroup.controllers"))
+	return err == nil && slices.Contains(strings.Fields(string(controllers)), "memory")
+}
 
 // configOf is the group as the library wants it.
 func configOf(driver Driver, group name) *cgroups.Cgroup {

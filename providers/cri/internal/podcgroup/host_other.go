@@ -11,5 +11,5 @@ func (host) remove(Driver, name) error { return nil }
 
 func (host) removeEmpty(Driver, name) {}
 
-// Unified reports whether the control groups of this machine are those of version 2.
-func Unified() bool { return false }
+// EndsAsAWhole reports whether a container that is out of memory can end as a whole on this machine.
+func EndsAsAWhole() bool { return false }
