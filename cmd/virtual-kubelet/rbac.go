@@ -222,7 +222,8 @@ func (o *rbacOptions) objects() []runtime.Object {
 
 // roleName is the name of the roles and their bindings. Each account has its own, also
 // accounts of one name in several namespaces: what is applied later must not take the
-// rights of what was applied before.
+// rights of what was applied before. None begins with "virtual-kubelet.io:", as those of the
+// manifests in deploy/ that are not printed do, since a namespace has no dot.
 func (o *rbacOptions) roleName() string {
 	name := o.accountName
 	if o.accountNamespace != metav1.NamespaceSystem {
