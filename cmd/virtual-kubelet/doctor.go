@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 
 	"github.com/virtual-kubelet/virtual-kubelet/cmd/virtual-kubelet/internal/doctor"
@@ -127,6 +128,11 @@ func (o *doctorOptions) examined() (doctor.Config, error) {
 	if err := rbac.complete(); err != nil && wrong == nil {
 		return doctor.Config{}, usageError{err}
 	}
+	ofNode, nodeGrants := o.rbac(""), []runtime.Object(nil)
+	ofNode.nodeIdentity = true
+	if ofNode.complete() == nil {
+		nodeGrants = ofNode.objects()
+	}
 	cluster, source, err := o.credentials()
 	if err != nil {
 		return doctor.Config{}, err
@@ -139,6 +145,8 @@ func (o *doctorOptions) examined() (doctor.Config, error) {
 		ServiceAccount: o.account,
 		Grants:         rbac.objects(),
 		GrantCommand:   rbac.command(),
+		NodeGrants:     nodeGrants,
+		NodeCommand:    ofNode.command(),
 		Kubernetes:     buildinfo.Get().Kubernetes,
 		Nodes:          nodes,
 		ClientCAFile:   o.clientCAFile,

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -38,11 +39,15 @@ func newPrintRBACCommand(getenv func(string) string) *cobra.Command {
 		Short: "Print a service account with the rights of a virtual node",
 		Long: `Print manifests for kubectl apply: a service account, and roles with the rights
 that a virtual node needs, and no others. A node with an identity of its own
-(virtual-kubelet --bootstrap-kubeconfig) needs none of them.`,
+(virtual-kubelet --bootstrap-kubeconfig) has the rights of nodes, and needs in
+place of these the few that --node-identity prints.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := o.takeConfig(cmd.Flags(), getenv); err != nil {
 				return usageError{err}
+			}
+			if o.nodeIdentity && cmd.Flags().Changed("service-account") {
+				return usagef("--node-identity is of a node that needs no service account: leave out --service-account")
 			}
 			if err := o.complete(); err != nil {
 				return usageError{err}
@@ -67,6 +72,7 @@ that a virtual node needs, and no others. A node with an identity of its own
 	command.Flags().BoolVar(&o.shards, "shards", false, "add the rights for virtual-kubelet --shards")
 	command.Flags().StringVar(&o.electNamespace, "leader-elect-namespace", metav1.NamespaceSystem, "namespace of the leases of --leader-elect and --shards; use one of its own with --shards, which needs rights on all leases there")
 	command.Flags().StringVar(&o.account, "service-account", defaultAccount, "namespace and name of the service account")
+	command.Flags().BoolVar(&o.nodeIdentity, "node-identity", false, "in place of all else, grant a node with an identity of its own what it needs beside the rights of nodes")
 	return command
 }
 
@@ -79,6 +85,8 @@ type rbacOptions struct {
 	provider  string
 	poolsFile string
 	account   string // namespace/name
+
+	nodeIdentity bool // the process is the node itself, and no account
 
 	providers           []string
 	deleteNodes         bool
@@ -112,8 +120,9 @@ func (o *rbacOptions) takeConfig(flags *pflag.FlagSet, getenv func(string) strin
 	for name, value := range map[string]string{
 		"nodename": file.nodeName, "namespace": file.namespace, "provider": file.provider, "leader-elect": strconv.FormatBool(file.leaderElect),
 		"shards": strconv.FormatBool(file.shards > 0), "leader-elect-namespace": file.electNamespace,
+		"node-identity": strconv.FormatBool(file.bootstrap != ""),
 	} {
-		if flags.Changed(name) {
+		if flags.Changed(name) || name == "node-identity" && flags.Changed("service-account") {
 			continue
 		}
 		if err := flags.Lookup(name).Value.Set(value); err != nil {
@@ -146,6 +155,9 @@ func (o *rbacOptions) complete() error {
 	}
 	o.accountNamespace, o.accountName = namespace, name
 	o.providers = []string{o.provider}
+	if o.nodeIdentity && (o.nodeName == "" || o.poolsFile != "" || o.leaderElect || o.shards) {
+		return errors.New("--node-identity is of one node, which may not elect a leader: give --nodename, without --leader-elect, --shards and pools of nodes")
+	}
 	if o.poolsFile == "" {
 		return nil
 	}
@@ -174,12 +186,14 @@ func (o *rbacOptions) command() string {
 	} else {
 		text += " --nodename " + doctor.Word(o.nodeName)
 	}
-	for _, flag := range []struct {
-		name, value string
-	}{{"provider", o.provider}, {"namespace", o.namespace}} {
-		if flag.value != "" {
-			text += " --" + flag.name + " " + doctor.Word(flag.value)
-		}
+	if o.provider != "" {
+		text += " --provider " + doctor.Word(o.provider)
+	}
+	if o.nodeIdentity {
+		return text + " --node-identity"
+	}
+	if o.namespace != "" {
+		text += " --namespace " + doctor.Word(o.namespace)
 	}
 	if o.leaderElect {
 		text += " --leader-elect"
@@ -196,6 +210,9 @@ func (o *rbacOptions) command() string {
 // objects returns the service account, its roles and their bindings.
 func (o *rbacOptions) objects() []runtime.Object {
 	name := o.roleName()
+	if o.nodeIdentity {
+		return o.nodeObjects(name)
+	}
 	objects := []runtime.Object{&corev1.ServiceAccount{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "ServiceAccount"},
 		ObjectMeta: metav1.ObjectMeta{Namespace: o.accountNamespace, Name: o.accountName},
@@ -220,11 +237,24 @@ func (o *rbacOptions) objects() []runtime.Object {
 	return append(objects, o.clusterRole(name, cluster)...)
 }
 
+// nodeObjects returns roles and bindings with what the Node authorizer does not allow nodes: to
+// read the CA of client certificates, and the UID of the cluster.
+func (o *rbacOptions) nodeObjects(name string) []runtime.Object {
+	objects := []runtime.Object{o.binding(metav1.NamespaceSystem, name, "extension-apiserver-authentication-reader")}
+	if slices.ContainsFunc(o.entries(), func(entry providerEntry) bool { return entry.readsClusterUID }) {
+		objects = append(objects, o.clusterRole(name, []rbacv1.PolicyRule{clusterUIDRule})...)
+	}
+	return objects
+}
+
 // roleName is the name of the roles and their bindings. Each account has its own, also
 // accounts of one name in several namespaces: what is applied later must not take the
-// rights of what was applied before. None begins with "virtual-kubelet.io:", as those of the
-// manifests in deploy/ that are not printed do, since a namespace has no dot.
+// rights of what was applied before. None begins with "virtual-kubelet.io:", as those of nodes
+// and of the manifests in deploy/ that are not printed do, since a namespace has no dot.
 func (o *rbacOptions) roleName() string {
+	if o.nodeIdentity {
+		return "virtual-kubelet.io:node:" + o.nodeName
+	}
 	name := o.accountName
 	if o.accountNamespace != metav1.NamespaceSystem {
 		name = o.accountNamespace + ":" + name
@@ -235,15 +265,20 @@ func (o *rbacOptions) roleName() string {
 	return name
 }
 
-// providerRules returns the rights that the providers need: on pods, and cluster-wide.
-func (o *rbacOptions) providerRules() (ofPods, ofCluster []rbacv1.PolicyRule) {
-	ofPods = slices.Clone(podRules)
-	resolves, mountsVolumes, readsClusterUID := false, false, false
+// entries are those of the providers.
+func (o *rbacOptions) entries() []providerEntry {
 	entries := []providerEntry{o.needs}
 	for _, name := range o.providers {
 		entries = append(entries, providers[name])
 	}
-	for _, entry := range entries {
+	return entries
+}
+
+// providerRules returns the rights that the providers need: on pods, and cluster-wide.
+func (o *rbacOptions) providerRules() (ofPods, ofCluster []rbacv1.PolicyRule) {
+	ofPods = slices.Clone(podRules)
+	resolves, mountsVolumes, readsClusterUID := false, false, false
+	for _, entry := range o.entries() {
 		resolves = resolves || entry.resolves
 		mountsVolumes = mountsVolumes || entry.resolves || entry.mountsVolumes
 		readsClusterUID = readsClusterUID || entry.readsClusterUID
@@ -387,6 +422,9 @@ func (o *rbacOptions) clusterRole(name string, rules []rbacv1.PolicyRule) []runt
 }
 
 func (o *rbacOptions) subjects() []rbacv1.Subject {
+	if o.nodeIdentity {
+		return []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: "system:node:" + o.nodeName}}
+	}
 	return []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: o.accountNamespace, Name: o.accountName}}
 }
 

@@ -21,6 +21,11 @@ func TestPrintRBAC(t *testing.T) {
 	}
 	pools := filepath.Join(t.TempDir(), "pools.yaml")
 	writePools(t, pools, `{name: edge, deleteNodes: true, pools: [{name: a, count: 1}, {name: b, count: 0, provider: kubernetes, providerConfig: not-here.yaml}]}`)
+	identity := filepath.Join(t.TempDir(), "identity.yaml")
+	if err := os.WriteFile(identity, []byte("{apiVersion: virtual-kubelet.io/v1alpha1, kind: VirtualKubeletConfiguration, node: {name: n1}, provider: slurm, clientConnection: {bootstrapKubeconfig: bootstrap, certDirectory: pki}}"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	const ofNode = "subjects:\n- apiGroup: rbac.authorization.k8s.io\n  kind: User\n  name: system:node:n1\n"
 	for _, c := range []struct {
 		what string
 		args []string
@@ -39,6 +44,12 @@ func TestPrintRBAC(t *testing.T) {
 		{"one of several processes for a node", []string{"--leader-elect", "--leader-elect-namespace", "vk"},
 			[]string{"name: virtual-kubelet-election\n  namespace: vk\n", "resourceNames:\n  - virtual-kubelet-leader\n"}, []string{"- list\n  - update"}},
 		{"one of several processes for many nodes", []string{"--shards", "--nodename", ""}, []string{"name: virtual-kubelet-election\n  namespace: kube-system\n", "- create\n  - list\n  - update\n  - delete\n"}, []string{"resourceNames"}},
+		{"a node with an identity of its own", []string{"--node-identity", "--nodename", "n1", "--provider", "nomad"},
+			[]string{"kind: ClusterRole\nmetadata:\n  name: virtual-kubelet.io:node:n1\nrules:\n- apiGroups:\n  - \"\"\n  resourceNames:\n  - kube-system\n  resources:\n  - namespaces\n  verbs:\n  - get\n---\n",
+				"name: extension-apiserver-authentication-reader\n" + ofNode, "kind: ClusterRole\n  name: virtual-kubelet.io:node:n1\n" + ofNode}, []string{"ServiceAccount", "pods", "leases", "nodes"}},
+		{"a node with an identity of its own, by its configuration", []string{"--config", identity}, []string{"- kube-system\n", ofNode}, []string{"ServiceAccount", "pods"}},
+		{"a node with an identity of its own whose provider marks nothing", []string{"--node-identity", "--nodename", "n1", "--provider", "mock"},
+			[]string{"name: extension-apiserver-authentication-reader\n" + ofNode}, []string{"ClusterRole"}},
 		{"one namespace", []string{"--namespace", "apps"},
 			[]string{"kind: Role\nmetadata:\n  name: virtual-kubelet\n  namespace: apps\nrules:\n- apiGroups:\n  - \"\"\n  resources:\n  - pods\n",
 				"kind: Role\nmetadata:\n  name: virtual-kubelet\n  namespace: default\nrules:\n- apiGroups:\n  - \"\"\n  resources:\n  - events\n"}, nil},
@@ -105,6 +116,9 @@ func TestPrintRBACRefuses(t *testing.T) {
 		{"--provider", "nope"},
 		{"--config", "nope.yaml"},
 		{"extra"},
+		{"--node-identity", "--nodename", ""},
+		{"--node-identity", "--leader-elect"},
+		{"--node-identity", "--service-account", "kube-system/vk"},
 	} {
 		noCluster(t)
 		status, stdout, stderr := execute(t, append([]string{"config", "print-rbac"}, args...)...)

@@ -86,7 +86,7 @@ func printedByREADME(t *testing.T) (commands [][]string) {
 			continue
 		}
 		command, _, _ = strings.Cut(command, "|")
-		args := strings.Fields("config print-rbac" + strings.NewReplacer("NAMESPACE", "apps", "NAME", "edge").Replace(command))
+		args := strings.Fields("config print-rbac" + strings.NewReplacer("PROVIDER", "nomad", "NAMESPACE", "apps", "NAME", "edge").Replace(command))
 		if i := slices.Index(args, `""`); i >= 0 {
 			args[i] = ""
 		}

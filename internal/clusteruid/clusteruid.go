@@ -79,7 +79,7 @@ func (r *Reader) read(ctx context.Context) (types.UID, error) {
 	answered := err == nil || apierrors.IsForbidden(err) || apierrors.IsNotFound(err)
 	switch {
 	case apierrors.IsForbidden(err):
-		err = fmt.Errorf("%v: grant the right to get the namespace %s, as \"virtual-kubelet config print-rbac\" prints it", err, metav1.NamespaceSystem)
+		err = fmt.Errorf("%v: grant the right to get the namespace %s, as \"virtual-kubelet config print-rbac\" prints it, for a node with an identity of its own with --node-identity", err, metav1.NamespaceSystem)
 	case err == nil && found.UID == "":
 		err = errors.New("it has none")
 	}

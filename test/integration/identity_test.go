@@ -29,8 +29,10 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
+	"github.com/virtual-kubelet/virtual-kubelet/internal/clusteruid"
 	"github.com/virtual-kubelet/virtual-kubelet/internal/lockedbuffer"
 	"github.com/virtual-kubelet/virtual-kubelet/test/controlplane"
 )
@@ -231,6 +233,54 @@ func TestOrphansOfANodeWithItsOwnIdentity(t *testing.T) {
 		entries := n.journalOf(t, ns)
 		return slices.Contains(entries, entry{"delete", string(pod.UID)}), fmt.Sprint(entries)
 	})
+}
+
+// The UID of the cluster, which most providers read, nodes may not: the doctor prints the command
+// that grants it to the node alone, and the ConfigMap with the CA of client certificates.
+func TestRightsOfANodeWithItsOwnIdentity(t *testing.T) {
+	_, bootstrap := bootstrapToken(t)
+	certDir := t.TempDir()
+	n := startItself(t, bootstrap, certDir)
+	settings := filepath.Join(t.TempDir(), "remote.yaml")
+	if err := os.WriteFile(settings, []byte("address: unix:///run/provider.sock\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	certificate := filepath.Join(certDir, "kubelet-client-current.pem")
+	config := rest.AnonymousClientConfig(cluster.Config())
+	config.CertFile, config.KeyFile, config.UserAgent = certificate, certificate, doctorAgent+"test"
+	asNode, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rights := func() (status, message, fix string) {
+		found := doctor(t, nil, "--bootstrap-kubeconfig", bootstrap, "--cert-dir", certDir, "--nodename", n.name, "--provider", "remote", "--provider-config", settings)
+		for _, c := range found.Checks {
+			if c.Check == "rights" {
+				status, message, fix = c.Status, c.Message, c.Fix
+			}
+		}
+		return status, message, fix
+	}
+	if uid, err := clusteruid.New(asNode.CoreV1()).UID(t.Context()); err == nil || !strings.Contains(err.Error(), "--node-identity") {
+		t.Errorf("the UID of the cluster is %q, %v", uid, err)
+	}
+	status, message, fix := rights()
+	if status != "failed" || !strings.Contains(message, "may not get namespaces kube-system (1 of 1") {
+		t.Fatalf("rights: %s %s", status, message)
+	}
+	r := newReader(t, map[string]string{})
+	r.run(t, fix)
+	eventually(t, "the right is there", func(context.Context) (bool, string) {
+		status, message, fix := rights()
+		return status == "ok", message + fix
+	})
+	if _, err := clusteruid.New(asNode.CoreV1()).UID(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if _, err := asNode.CoreV1().ConfigMaps(metav1.NamespaceSystem).Get(t.Context(), "extension-apiserver-authentication", metav1.GetOptions{}); err != nil {
+		t.Error(err)
+	}
+	r.run(t, strings.Replace(fix, "kubectl apply", "kubectl delete", 1))
 }
 
 // keepCertificate puts a client certificate for the node that t starts into a

@@ -229,7 +229,7 @@ func TestIdentityPageWithAServiceAccount(t *testing.T) {
 	if len(nodes) != 2 { // the other one is that of a node with an identity of its own
 		t.Fatalf("these commands of the section run nodes: %q", nodes)
 	}
-	rights := r.run(t, "virtual-kubelet config print-rbac --provider mock --nodename by-account")
+	rights := r.run(t, "virtual-kubelet config print-rbac --provider mock --nodename by-account; echo ---; virtual-kubelet config print-rbac --node-identity --nodename by-account")
 	t.Cleanup(func() {
 		cmd := cluster.Kubectl(context.Background(), "delete", "--ignore-not-found", "-f", "-")
 		cmd.Stdin = strings.NewReader(rights)

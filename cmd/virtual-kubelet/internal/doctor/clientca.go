@@ -39,7 +39,7 @@ func checkClientCA(ctx context.Context, e *examination) Finding {
 	case apierrors.IsForbidden(err) && strings.Contains(err.Error(), "impersonate"):
 		return e.unread("what "+e.process()+" may", err)
 	case apierrors.IsForbidden(err) && strings.HasPrefix(e.process(), nodeUser):
-		return failed(fromFile, "%s may not read ConfigMap %s in namespace %s", e.process(), clientCAConfigMap, metav1.NamespaceSystem)
+		return failed(fromFile+", or "+e.NodeCommand+applied, "%s may not read ConfigMap %s in namespace %s", e.process(), clientCAConfigMap, metav1.NamespaceSystem)
 	case apierrors.IsForbidden(err):
 		return failed(e.grant(), "%s may not read ConfigMap %s in namespace %s, so kubectl logs and exec are refused", e.process(), clientCAConfigMap, metav1.NamespaceSystem)
 	case err != nil:

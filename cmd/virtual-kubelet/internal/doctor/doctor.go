@@ -36,6 +36,10 @@ type Config struct {
 	Grants []runtime.Object
 	// GrantCommand prints the same; " --service-account NAMESPACE/NAME" is added to it.
 	GrantCommand string
+	// NodeGrants are the manifests that give a node with an identity of its own what it needs
+	// beside the rights of nodes, and NodeCommand prints them.
+	NodeGrants  []runtime.Object
+	NodeCommand string
 	// Kubernetes is the version of the Kubernetes libraries that the process is built
 	// of, such as v1.36.3. Required.
 	Kubernetes string

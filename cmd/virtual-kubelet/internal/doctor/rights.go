@@ -19,6 +19,9 @@ import (
 // accountUser begins the names of users that are service accounts.
 const accountUser = "system:serviceaccount:"
 
+// applied is what a command is followed by whose output is applied.
+const applied = " | kubectl apply -f -"
+
 // maxReviews is how many rights are asked for at the same time: an authorizer of a managed
 // cluster may need a second for each.
 const maxReviews = 8
@@ -26,17 +29,22 @@ const maxReviews = 8
 // maxNamed is how many of the same are named in a message.
 const maxNamed = 3
 
-// checkRights asks for each right of the manifests whether the process has it.
+// checkRights asks for each right of the manifests whether the process has it. The Node
+// authorizer does not say what it allows without the object that is asked for: of a node only
+// those beside it are asked for.
 func checkRights(ctx context.Context, e *examination) Finding {
-	user := e.process()
+	user, grants, fix := e.process(), e.Grants, e.grant()
 	if strings.HasPrefix(user, nodeUser) {
+		grants, fix = e.NodeGrants, e.NodeCommand+applied
+	}
+	rights := rightsOf(grants)
+	if len(rights) == 0 {
 		return notChecked("%s has its rights from the Node authorizer, without roles", user)
 	}
 	client, err := kubernetes.NewForConfig(e.asProcess())
 	if err != nil {
 		return failed("", "cannot make a client for %s: %v", user, err)
 	}
-	rights := rightsOf(e.Grants)
 	lacks := make([]bool, len(rights))
 	asking, ctx := errgroup.WithContext(ctx)
 	asking.SetLimit(maxReviews)
@@ -63,7 +71,7 @@ func checkRights(ctx context.Context, e *examination) Finding {
 	if len(missing) == 0 {
 		return ok("%s has all %d", user, len(rights))
 	}
-	return failed(e.grant(), "%s may not %s (%d of %d rights are missing)", user, named(missing), len(missing), len(rights))
+	return failed(fix, "%s may not %s (%d of %d rights are missing)", user, named(missing), len(missing), len(rights))
 }
 
 // process is the user that the nodes' process is to the API server.
@@ -87,9 +95,9 @@ func (e *examination) asProcess() *rest.Config {
 func (e *examination) grant() string {
 	account := strings.Replace(strings.TrimPrefix(e.process(), accountUser), ":", "/", 1)
 	if account == e.process() {
-		return e.GrantCommand + " | kubectl apply -f -, and a kubeconfig of that service account (docs/identity.md)"
+		return e.GrantCommand + applied + ", and a kubeconfig of that service account (docs/identity.md)"
 	}
-	return e.GrantCommand + " --service-account " + Word(account) + " | kubectl apply -f -"
+	return e.GrantCommand + " --service-account " + Word(account) + applied
 }
 
 // rightsOf returns the rights that roles grant. A role of the cluster's own which is
