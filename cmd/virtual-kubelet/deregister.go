@@ -82,12 +82,21 @@ func (o *deregisterOptions) run(ctx context.Context, stdout io.Writer) error {
 	if err := plan.Remove(ctx, config, func(object deregister.Object) { fmt.Fprintln(stdout, "removed", object) }); err != nil {
 		return err
 	}
-	rbac := o.rbac(o.account)
-	if err := rbac.complete(); err != nil {
-		return nil // the rights are by other flags than these
+	if command := o.rightsLeft(); command != "" {
+		fmt.Fprintf(stdout, "its rights are left, which others may have, too: %s\n", command)
 	}
-	fmt.Fprintf(stdout, "its rights are left, which others may have, too: %s --service-account %s | kubectl delete --ignore-not-found -f -\n", rbac.command(), doctor.Word(rbac.account))
 	return nil
+}
+
+// rightsLeft returns the command that removes the rights of the account, and not the account,
+// as which other programs may run. It is empty for an account that is not named, since the
+// default one may be of other nodes.
+func (o *deregisterOptions) rightsLeft() string {
+	rbac := o.rbac(o.account)
+	if o.account == "" || o.bootstrap != "" || rbac.complete() != nil { // the last: they are by other flags than these
+		return ""
+	}
+	return rbac.command() + " --service-account " + doctor.Word(o.account) + " --roles-only | kubectl delete --ignore-not-found -f -"
 }
 
 // config is what the flags name.

@@ -52,7 +52,11 @@ place of these the few that --node-identity prints.`,
 			if err := o.complete(); err != nil {
 				return usageError{err}
 			}
-			text, err := toYAML(o.objects())
+			objects := o.objects()
+			if o.rolesOnly && !o.nodeIdentity {
+				objects = objects[1:]
+			}
+			text, err := toYAML(objects)
 			if err != nil {
 				return err
 			}
@@ -72,6 +76,7 @@ place of these the few that --node-identity prints.`,
 	command.Flags().BoolVar(&o.shards, "shards", false, "add the rights for virtual-kubelet --shards")
 	command.Flags().StringVar(&o.electNamespace, "leader-elect-namespace", metav1.NamespaceSystem, "namespace of the leases of --leader-elect and --shards; use one of its own with --shards, which needs rights on all leases there")
 	command.Flags().StringVar(&o.account, "service-account", defaultAccount, "namespace and name of the service account")
+	command.Flags().BoolVar(&o.rolesOnly, "roles-only", false, "leave out the service account itself, for one that is made elsewhere, or to delete the roles and not the account")
 	command.Flags().BoolVar(&o.nodeIdentity, "node-identity", false, "in place of all else, grant a node with an identity of its own what it needs beside the rights of nodes")
 	return command
 }
@@ -87,6 +92,7 @@ type rbacOptions struct {
 	account   string // namespace/name
 
 	nodeIdentity bool // the process is the node itself, and no account
+	rolesOnly    bool // without the account
 
 	providers           []string
 	deleteNodes         bool
@@ -207,7 +213,7 @@ func (o *rbacOptions) command() string {
 	return text
 }
 
-// objects returns the service account, its roles and their bindings.
+// objects returns the service account, then its roles and their bindings.
 func (o *rbacOptions) objects() []runtime.Object {
 	name := o.roleName()
 	if o.nodeIdentity {

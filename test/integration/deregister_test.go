@@ -74,7 +74,7 @@ func TestDeregister(t *testing.T) {
 	})
 	expect(1, []string{"would remove Node " + n.name, "would remove Lease kube-node-lease/" + n.name, "would remove CertificateSigningRequest", nothing, "--yes"})
 	expect(2, []string{"--service-account"}, "--service-account", "x")
-	expect(0, []string{"removed Node " + n.name, "kubectl delete"}, "--yes")
+	expect(0, []string{"removed Node " + n.name, "--service-account " + ns + "/vk --roles-only | kubectl delete"}, "--yes", "--service-account", ns+"/vk")
 	expect(0, []string{"there is nothing of node"}, "--yes")
 	if _, err := client.CoreV1().Nodes().Get(t.Context(), n.name, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 		t.Errorf("the Node: %v", err)
