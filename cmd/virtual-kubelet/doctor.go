@@ -178,6 +178,7 @@ func (o *options) rbac(account string) *rbacOptions {
 		leaderElect:    o.leaderElect,
 		shards:         o.shards > 0,
 		electNamespace: o.electNamespace,
+		serving:        o.serving,
 	}
 	if o.nodes > 0 {
 		rbac.nodeName = ""

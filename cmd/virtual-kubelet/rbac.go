@@ -76,6 +76,7 @@ place of these the few that --node-identity prints.`,
 	command.Flags().BoolVar(&o.shards, "shards", false, "add the rights for virtual-kubelet --shards")
 	command.Flags().StringVar(&o.electNamespace, "leader-elect-namespace", metav1.NamespaceSystem, "namespace of the leases of --leader-elect and --shards; use one of its own with --shards, which needs rights on all leases there")
 	command.Flags().StringVar(&o.account, "service-account", defaultAccount, "namespace and name of the service account")
+	command.Flags().StringVar(&o.serving, "serving-certificate", "", "with cluster, add the rights for virtual-kubelet --serving-certificate cluster")
 	command.Flags().BoolVar(&o.rolesOnly, "roles-only", false, "leave out the service account itself, for one that is made elsewhere, or to delete the roles and not the account")
 	command.Flags().BoolVar(&o.nodeIdentity, "node-identity", false, "in place of all else, grant a node with an identity of its own what it needs beside the rights of nodes")
 	return command
@@ -96,6 +97,7 @@ type rbacOptions struct {
 
 	providers           []string
 	deleteNodes         bool
+	serving             string // source of the serving certificate
 	leaderElect, shards bool
 	electNamespace      string
 
@@ -126,7 +128,7 @@ func (o *rbacOptions) takeConfig(flags *pflag.FlagSet, getenv func(string) strin
 	for name, value := range map[string]string{
 		"nodename": file.nodeName, "namespace": file.namespace, "provider": file.provider, "leader-elect": strconv.FormatBool(file.leaderElect),
 		"shards": strconv.FormatBool(file.shards > 0), "leader-elect-namespace": file.electNamespace,
-		"node-identity": strconv.FormatBool(file.bootstrap != ""),
+		"node-identity": strconv.FormatBool(file.bootstrap != ""), "serving-certificate": file.serving,
 	} {
 		if flags.Changed(name) || name == "node-identity" && flags.Changed("service-account") {
 			continue
@@ -152,6 +154,9 @@ func (o *rbacOptions) complete() error {
 		if problems := validation.IsDNS1123Label(o.namespace); len(problems) > 0 {
 			return fmt.Errorf("%q cannot be the name of a namespace: %s", o.namespace, strings.Join(problems, "; "))
 		}
+	}
+	if err := oneOf("--serving-certificate", o.serving, "", servingFiles, servingCluster, servingSelfSigned); err != nil {
+		return err
 	}
 	if problems := validation.IsDNS1123Label(o.electNamespace); len(problems) > 0 {
 		return fmt.Errorf("%q cannot be the name of a namespace: %s", o.electNamespace, strings.Join(problems, "; "))
@@ -210,6 +215,9 @@ func (o *rbacOptions) command() string {
 	if o.leaderElect || o.shards {
 		text += " --leader-elect-namespace " + doctor.Word(o.electNamespace)
 	}
+	if o.serving == servingCluster {
+		text += " --serving-certificate cluster"
+	}
 	return text
 }
 
@@ -226,6 +234,9 @@ func (o *rbacOptions) objects() []runtime.Object {
 	cluster := append(o.nodeRules(), clusterRules...)
 	ofPods, more := o.providerRules()
 	cluster = append(cluster, more...)
+	if o.serving == servingCluster {
+		cluster = append(cluster, requestRule)
+	}
 	if o.namespace == corev1.NamespaceAll {
 		cluster = append(cluster, ofPods...)
 	} else {
@@ -362,6 +373,11 @@ var podRules = []rbacv1.PolicyRule{
 // clusterUIDRule is the right to read the UID that identifies the cluster.
 var clusterUIDRule = rbacv1.PolicyRule{
 	APIGroups: []string{""}, Resources: []string{"namespaces"}, ResourceNames: []string{metav1.NamespaceSystem}, Verbs: []string{"get"},
+}
+
+// requestRule is the right to request a certificate that the cluster signs, and to wait for it.
+var requestRule = rbacv1.PolicyRule{
+	APIGroups: []string{"certificates.k8s.io"}, Resources: []string{"certificatesigningrequests"}, Verbs: []string{"create", "get", "list", "watch"},
 }
 
 // eventRule is the right to record events.

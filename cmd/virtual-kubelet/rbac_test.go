@@ -21,6 +21,11 @@ func TestPrintRBAC(t *testing.T) {
 	}
 	pools := filepath.Join(t.TempDir(), "pools.yaml")
 	writePools(t, pools, `{name: edge, deleteNodes: true, pools: [{name: a, count: 1}, {name: b, count: 0, provider: kubernetes, providerConfig: not-here.yaml}]}`)
+	signed := filepath.Join(t.TempDir(), "signed.yaml")
+	if err := os.WriteFile(signed, []byte("{apiVersion: virtual-kubelet.io/v1alpha1, kind: VirtualKubeletConfiguration, kubeletAPI: {servingCertificate: cluster}, clientConnection: {certDirectory: pki}}"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	const requests = "- apiGroups:\n  - certificates.k8s.io\n  resources:\n  - certificatesigningrequests\n  verbs:\n  - create\n  - get\n  - list\n  - watch\n"
 	identity := filepath.Join(t.TempDir(), "identity.yaml")
 	if err := os.WriteFile(identity, []byte("{apiVersion: virtual-kubelet.io/v1alpha1, kind: VirtualKubeletConfiguration, node: {name: n1}, provider: slurm, clientConnection: {bootstrapKubeconfig: bootstrap, certDirectory: pki}}"), 0o600); err != nil {
 		t.Fatal(err)
@@ -50,6 +55,9 @@ func TestPrintRBAC(t *testing.T) {
 		{"a node with an identity of its own, by its configuration", []string{"--config", identity}, []string{"- kube-system\n", ofNode}, []string{"ServiceAccount", "pods"}},
 		{"a node with an identity of its own whose provider marks nothing", []string{"--node-identity", "--nodename", "n1", "--provider", "mock"},
 			[]string{"name: extension-apiserver-authentication-reader\n" + ofNode}, []string{"ClusterRole"}},
+		{"a certificate that the cluster signs", []string{"--serving-certificate", "cluster"}, []string{requests}, nil},
+		{"a certificate that the cluster signs, by the configuration", []string{"--config", signed}, []string{requests}, nil},
+		{"a certificate that the process signs", []string{"--config", signed, "--serving-certificate", "self-signed"}, []string{"nodes/status"}, []string{"certificates"}},
 		{"one namespace", []string{"--namespace", "apps"},
 			[]string{"kind: Role\nmetadata:\n  name: virtual-kubelet\n  namespace: apps\nrules:\n- apiGroups:\n  - \"\"\n  resources:\n  - pods\n",
 				"kind: Role\nmetadata:\n  name: virtual-kubelet\n  namespace: default\nrules:\n- apiGroups:\n  - \"\"\n  resources:\n  - events\n"}, nil},
@@ -116,6 +124,7 @@ func TestPrintRBACRefuses(t *testing.T) {
 		{"--provider", "nope"},
 		{"--config", "nope.yaml"},
 		{"extra"},
+		{"--serving-certificate", "heaven"},
 		{"--node-identity", "--nodename", ""},
 		{"--node-identity", "--leader-elect"},
 		{"--node-identity", "--service-account", "kube-system/vk"},

@@ -459,6 +459,44 @@ func TestServingCertificateFromTheCluster(t *testing.T) {
 	}
 }
 
+// A service account that requests the serving certificate of its node needs rights for that, which
+// the doctor asks for and print-rbac prints.
+func TestServingCertificateOfAServiceAccount(t *testing.T) {
+	n, certDir := startNode(t), t.TempDir()
+	n.stop(t, syscall.SIGTERM)
+	n.args = []string{"--serving-certificate", "cluster", "--cert-dir", certDir}
+	rights := func() (string, string) {
+		for _, c := range doctor(t, nil, append(asAdmin(n), n.args...)...).Checks {
+			if c.Check == "rights" {
+				return c.Status, c.Message + ", fix: " + c.Fix
+			}
+		}
+		return "", ""
+	}
+	if status, text := rights(); status != "failed" || !strings.Contains(text, "create certificatesigningrequests.certificates.k8s.io") || !strings.Contains(text, " --serving-certificate cluster --service-account") {
+		t.Errorf("rights: %s %s", status, text)
+	}
+	newAccountFor(t, t.TempDir(), n.name, n.name, "--serving-certificate", "cluster")
+	eventually(t, "the rights are there", func(context.Context) (bool, string) {
+		status, text := rights()
+		return status == "ok", text
+	})
+	n.start(t)
+	var requests []certificatesv1.CertificateSigningRequest
+	eventually(t, "the account requests a serving certificate", func(context.Context) (bool, string) {
+		requests = requestedBy(t, n.user, certificatesv1.KubeletServingSignerName)
+		return len(requests) > 0, ""
+	})
+	kubectl(t, "certificate", "approve", requests[0].Name)
+	eventually(t, "the certificate is kept", func(context.Context) (bool, string) {
+		_, err := os.Stat(filepath.Join(certDir, "kubelet-server-current.pem"))
+		return err == nil, fmt.Sprint(err)
+	})
+	if kept := keptCertificate(t, certDir, "kubelet-server-current.pem"); kept.Subject.CommonName != "system:node:"+n.name {
+		t.Errorf("the certificate is that of %v", kept.Subject)
+	}
+}
+
 // Requests without credentials are let in by name only, and then with no more
 // rights than the cluster gives to everybody.
 func TestAnonymousAuth(t *testing.T) {
