@@ -33,7 +33,7 @@ Exit status:
 var kindRights = map[string]providerEntry{
 	"podengine": {rights: []rbacv1.PolicyRule{tokenRule}}, // for volumes, as of remote
 	"podgroup":  {readsClusterUID: true},
-	"remote":    {rights: []rbacv1.PolicyRule{tokenRule}},
+	"remote":    {rights: []rbacv1.PolicyRule{tokenRule}, readsClusterUID: true}, // as of provider remote
 }
 
 func newInitCommand() *cobra.Command {
