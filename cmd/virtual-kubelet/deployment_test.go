@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -62,6 +63,42 @@ func TestRemoteDeploymentIsValid(t *testing.T) {
 	}
 	if ours.SecurityContext.RunAsUser != nil || provider.SecurityContext.RunAsUser != nil {
 		t.Error("they are different users")
+	}
+}
+
+// No process of a manifest sees the services of its namespace, of which one named kubelet would set
+// $KUBELET_PORT to tcp://…, with which it does not start.
+func TestDeploymentsSeeNoServices(t *testing.T) {
+	files, err := filepath.Glob("../../deploy/*deployment.yaml")
+	if err != nil || len(files) < 3 {
+		t.Fatal(files, err)
+	}
+	dir := filepath.Join(t.TempDir(), "own")
+	if status, _, stderr := execute(t, "init", "own", "--kind", "remote", "--directory", dir, "--replace", "../.."); status != 0 {
+		t.Fatal(stderr)
+	}
+	for _, file := range append(files, filepath.Join(dir, "deploy/node.yaml")) {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		deployments := 0
+		for document := range strings.SplitSeq(string(text), "\n---\n") {
+			var d appsv1.Deployment
+			if err := yaml.Unmarshal([]byte(document), &d); err != nil {
+				t.Fatal(err)
+			}
+			if d.Kind != "Deployment" {
+				continue
+			}
+			deployments++
+			if links := d.Spec.Template.Spec.EnableServiceLinks; links == nil || *links {
+				t.Errorf("%s: the process has the variables of services", file)
+			}
+		}
+		if deployments != 1 {
+			t.Errorf("%s has %d Deployments", file, deployments)
+		}
 	}
 }
 
