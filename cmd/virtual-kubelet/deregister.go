@@ -89,14 +89,19 @@ func (o *deregisterOptions) run(ctx context.Context, stdout io.Writer) error {
 }
 
 // rightsLeft returns the command that removes the rights of the account, and not the account,
-// as which other programs may run. It is empty for an account that is not named, since the
-// default one may be of other nodes.
+// as which other programs may run; or those of a node with an identity of its own. It is empty for an account that
+// is not named, since the default one may be of other nodes.
 func (o *deregisterOptions) rightsLeft() string {
 	rbac := o.rbac(o.account)
-	if o.account == "" || o.bootstrap != "" || rbac.complete() != nil { // the last: they are by other flags than these
+	rbac.nodeIdentity = o.bootstrap != "" && o.account == ""
+	if o.account == "" && !rbac.nodeIdentity || rbac.complete() != nil { // the last: they are by other flags than these
 		return ""
 	}
-	return rbac.command() + " --service-account " + doctor.Word(o.account) + " --roles-only | kubectl delete --ignore-not-found -f -"
+	command := rbac.command()
+	if !rbac.nodeIdentity {
+		command += " --service-account " + doctor.Word(o.account) + " --roles-only"
+	}
+	return command + " | kubectl delete --ignore-not-found -f -"
 }
 
 // config is what the flags name.

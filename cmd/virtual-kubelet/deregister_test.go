@@ -14,10 +14,11 @@ func TestDeregisterLeavesAccounts(t *testing.T) {
 		account string
 		args    []string
 		says    string
+		prints  string
 	}{
-		{"", []string{"--nodename=n1"}, ""},
-		{"apps/vk", []string{"--nodename=n1", "--bootstrap-kubeconfig=x", "--cert-dir=y"}, ""},
-		{"apps/vk", []string{"--nodename=n1"}, "--nodename n1 --provider mock --service-account apps/vk --roles-only | kubectl delete --ignore-not-found -f -"},
+		{"", []string{"--nodename=n1"}, "", ""},
+		{"", []string{"--nodename=n1", "--bootstrap-kubeconfig=x", "--cert-dir=y"}, "--nodename n1 --provider mock --node-identity | kubectl delete --ignore-not-found -f -", "name: system:node:n1\n"},
+		{"apps/vk", []string{"--nodename=n1"}, "--nodename n1 --provider mock --service-account apps/vk --roles-only | kubectl delete --ignore-not-found -f -", "kind: ClusterRole\nmetadata:\n  name: apps:vk-n1\n"},
 	} {
 		noCluster(t)
 		o := deregisterOptions{options: &options{}, account: c.account}
@@ -35,7 +36,7 @@ func TestDeregisterLeavesAccounts(t *testing.T) {
 		}
 		command, _, _ = strings.Cut(command, " |")
 		status, stdout, stderr := execute(t, strings.Fields(command)[1:]...)
-		if status != 0 || strings.Contains(stdout, "kind: ServiceAccount\nmetadata") || !strings.Contains(stdout, "kind: ClusterRole\nmetadata:\n  name: apps:vk-n1\n") {
+		if status != 0 || strings.Contains(stdout, "kind: ServiceAccount\nmetadata") || !strings.Contains(stdout, c.prints) {
 			t.Errorf("%s: exit status %d, %s\n%s", command, status, stderr, stdout)
 		}
 	}

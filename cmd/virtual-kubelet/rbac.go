@@ -128,7 +128,8 @@ func (o *rbacOptions) takeConfig(flags *pflag.FlagSet, getenv func(string) strin
 	for name, value := range map[string]string{
 		"nodename": file.nodeName, "namespace": file.namespace, "provider": file.provider, "leader-elect": strconv.FormatBool(file.leaderElect),
 		"shards": strconv.FormatBool(file.shards > 0), "leader-elect-namespace": file.electNamespace,
-		"node-identity": strconv.FormatBool(file.bootstrap != ""), "serving-certificate": file.serving,
+		"node-identity":       strconv.FormatBool(file.bootstrap != "" && file.kubeconfig == ""), // else it may have the credentials of an account
+		"serving-certificate": file.serving,
 	} {
 		if flags.Changed(name) || name == "node-identity" && flags.Changed("service-account") {
 			continue

@@ -30,6 +30,10 @@ func TestPrintRBAC(t *testing.T) {
 	if err := os.WriteFile(identity, []byte("{apiVersion: virtual-kubelet.io/v1alpha1, kind: VirtualKubeletConfiguration, node: {name: n1}, provider: slurm, clientConnection: {bootstrapKubeconfig: bootstrap, certDirectory: pki}}"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	both := filepath.Join(t.TempDir(), "both.yaml")
+	if err := os.WriteFile(both, []byte("{apiVersion: virtual-kubelet.io/v1alpha1, kind: VirtualKubeletConfiguration, node: {name: n1}, provider: slurm, clientConnection: {kubeconfig: account, bootstrapKubeconfig: bootstrap, certDirectory: pki}}"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	const ofNode = "subjects:\n- apiGroup: rbac.authorization.k8s.io\n  kind: User\n  name: system:node:n1\n"
 	for _, c := range []struct {
 		what string
@@ -52,6 +56,7 @@ func TestPrintRBAC(t *testing.T) {
 		{"a node with an identity of its own", []string{"--node-identity", "--nodename", "n1", "--provider", "nomad"},
 			[]string{"kind: ClusterRole\nmetadata:\n  name: virtual-kubelet.io:node:n1\nrules:\n- apiGroups:\n  - \"\"\n  resourceNames:\n  - kube-system\n  resources:\n  - namespaces\n  verbs:\n  - get\n---\n",
 				"name: extension-apiserver-authentication-reader\n" + ofNode, "kind: ClusterRole\n  name: virtual-kubelet.io:node:n1\n" + ofNode}, []string{"ServiceAccount", "pods", "leases", "nodes"}},
+		{"an account in place of an identity of its own", []string{"--config", both}, []string{"kind: ServiceAccount\n"}, []string{ofNode}},
 		{"a node with an identity of its own, by its configuration", []string{"--config", identity}, []string{"- kube-system\n", ofNode}, []string{"ServiceAccount", "pods"}},
 		{"a node with an identity of its own whose provider marks nothing", []string{"--node-identity", "--nodename", "n1", "--provider", "mock"},
 			[]string{"name: extension-apiserver-authentication-reader\n" + ofNode}, []string{"ClusterRole"}},
