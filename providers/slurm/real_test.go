@@ -157,6 +157,7 @@ func TestReal(t *testing.T) {
 		"a job is submitted twice": submittedTwice,
 		"somebody cancels the job": cancelled,
 		"a job is queued again":    requeued,
+		"a job is stopped":         stopped,
 		"a grace period":           gracePeriod,
 		"force":                    force,
 		"a job in the queue":       queued,

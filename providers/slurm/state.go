@@ -28,10 +28,13 @@ func (j *job) isOver() bool {
 	}, state)
 }
 
-// runs reports whether it has its machines.
-func (j *job) runs() bool {
-	return j.state != "PENDING" && !strings.HasPrefix(j.state, "REQUEUE") && !j.isOver()
+// waits reports whether it is in the queue, for the first time or again.
+func (j *job) waits() bool {
+	return j.state == "PENDING" || j.state == "RESV_DEL_HOLD" || j.state == "SPECIAL_EXIT" || strings.HasPrefix(j.state, "REQUEUE")
 }
+
+// runs reports whether it has its machines.
+func (j *job) runs() bool { return !j.waits() && !j.isOver() }
 
 // state is what is written in the directory of a pod.
 type state struct {
@@ -359,7 +362,7 @@ func (s *state) hold(since time.Time) {
 
 // waits says why a job has not begun.
 func (s *state) waits(u *podgroup.Unit, j *job) {
-	if j.state != "PENDING" {
+	if !j.waits() {
 		return
 	}
 	message := fmt.Sprintf("Job %s is in the queue: %s", j.id, j.reason)
@@ -385,7 +388,7 @@ func failureOf(j *job, phase podgroup.Phase) *podspec.Failure {
 		return &podspec.Failure{Reason: "Preempted", Message: message, Disrupted: true}
 	case "NODE_FAIL", "BOOT_FAIL":
 		return &podspec.Failure{Reason: "NodeFailure", Message: message, Disrupted: true}
-	case "PENDING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "SPECIAL_EXIT":
+	case "PENDING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "RESV_DEL_HOLD", "SPECIAL_EXIT":
 		return &podspec.Failure{Reason: "JobRequeued", Message: fmt.Sprintf("Job %s was queued again; a pod runs once", j.id), Disrupted: true}
 	case "TIMEOUT", "DEADLINE":
 		if phase == podgroup.Failed {

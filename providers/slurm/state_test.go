@@ -67,6 +67,8 @@ func TestPhases(t *testing.T) {
 		{name: "was killed, and squeue never says why", row: rowIn("RUNNING"), lines: append(running, "exit main 0 137 1002", "exit side 0 137 1002", "end 1003"), phase: podgroup.Failed},
 		{name: "was killed when its machine failed", row: rowIn("NODE_FAIL"), lines: append(running, "exit main 0 137 1990", "exit side 0 137 1990", "end 1991"), phase: podgroup.Failed, failure: "NodeFailure", disrupted: true},
 		{name: "was queued again", row: rowIn("PENDING"), lines: running, final: true, phase: podgroup.Failed, failure: "JobRequeued", disrupted: true},
+		{name: "was queued again, and is held", row: rowIn("SPECIAL_EXIT"), lines: running, final: true, phase: podgroup.Failed, failure: "JobRequeued", disrupted: true},
+		{name: "was queued again, and its reservation is deleted", row: rowIn("RESV_DEL_HOLD"), lines: running, final: true, phase: podgroup.Failed, failure: "JobRequeued", disrupted: true},
 		{name: "never started", row: rowIn("CANCELLED"), phase: podgroup.Failed, failure: "JobCancelled"},
 		{name: "its time was up", row: rowIn("TIMEOUT"), lines: append(running, "exit main 0 143 1002", "exit side 0 143 1002", "end 1003"), phase: podgroup.Failed, failure: "DeadlineExceeded"},
 	} {
@@ -87,6 +89,23 @@ func TestPhases(t *testing.T) {
 				t.Errorf("there is no failure")
 			}
 		})
+	}
+}
+
+// What has no machine says why, in all states in which it waits.
+func TestQueuedJobs(t *testing.T) {
+	for state, waits := range map[string]bool{
+		"PENDING": true, "RESV_DEL_HOLD": true, "SPECIAL_EXIT": true, "REQUEUED": true, "REQUEUE_HOLD": true, "REQUEUE_FED": true,
+		"CONFIGURING": false, "RUNNING": false, "STOPPED": false, "SIGNALING": false, "SUSPENDED": false, "COMPLETING": false, "COMPLETED": false,
+	} {
+		l := listed(t, rowIn(state))
+		units, _ := l.units(func(*job) bool { return false })
+		if got := units[0].Containers[0].Now.Message; (got == "Job 7 is in the queue: None") != waits || (len(units[0].Events) == 1) != waits {
+			t.Errorf("of a job that is %s the message is %q, the events are %v", state, got, units[0].Events)
+		}
+		if l.jobs[0].runs() && waits {
+			t.Errorf("a job that is %s runs", state)
+		}
 	}
 }
 

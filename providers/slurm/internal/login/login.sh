@@ -14,6 +14,14 @@ jobs() {
 	squeue --noheader --all --user="$me" --name="${1##*/}" --states="$2" --format="${3-%A}"
 }
 
+# active prints the jobs of a pod's directory that have not ended: their IDs and states. A state is that of
+# a flag, if a job has one, and squeue finds by the state RUNNING none that is STOPPED or SIGNALING.
+active() {
+	all=$(jobs "$1" all '%A %T') || return
+	printf '%s\n' "$all" | grep -Ev ' (BOOT_FAIL|CANCELLED|COMPLETED|DEADLINE|FAILED|NODE_FAIL|OUT_OF_MEMORY|PREEMPTED|TIMEOUT)$'
+	return 0
+}
+
 # pod fails for what is no directory of a pod: all below it may be removed.
 pod() {
 	case $1 in */ | */. | */.. | '' | /) echo "$1 is no directory of a pod" >&2 && exit 2 ;; esac
@@ -122,7 +130,7 @@ usage) # JOB,...: print what jobs use that run, where the site gathers it
 delete) # DIR JOB GRACE: end a job, and remove what it leaves
 	dir=$1 job=$2 grace=$3
 	pod "$dir"
-	active=$(jobs "$dir" PENDING,RUNNING,SUSPENDED,COMPLETING,CONFIGURING '%A %T') || exit
+	active=$(active "$dir") || exit
 	owner=$(sed -n 's/^begun \([^ ]*\).*/\1/p; s/^job //p' "$dir/state" 2>/dev/null | tail -n 1)
 	if ! printf '%s\n' "$active" | grep -q "^$job "; then
 		[ "$owner" = "$job" ] || exit $missing
@@ -139,7 +147,7 @@ delete) # DIR JOB GRACE: end a job, and remove what it leaves
 	fi
 	# The job's script stops the containers, in their time, and writes that it was asked to. If it had
 	# its time, Slurm ends the job.
-	if [ "$now" -lt "$ends" ] && printf '%s\n' "$active" | grep -qx "$job RUNNING" && grep -q '^begun ' "$dir/state"; then
+	if [ "$now" -lt "$ends" ] && printf '%s\n' "$active" | grep -Eqx "$job (RUNNING|RESIZING|SIGNALING)" && grep -q '^begun ' "$dir/state"; then
 		grep -q '^stopped ' "$dir/state" && exit
 		scancel --batch --signal=TERM "$job" && exit
 	fi
@@ -192,7 +200,7 @@ log) # DIR FILE LINES ENDED JOB: print a log from a line on; with ENDED, the beg
 		[ -e "$dir/state" ] || break
 		tries=$((tries + 1))
 		if [ $((tries % 30)) = 0 ]; then
-			active=$(jobs "$dir" PENDING,RUNNING,SUSPENDED,COMPLETING,CONFIGURING) && [ -z "$active" ] && break
+			active=$(active "$dir") && [ -z "$active" ] && break
 		fi
 		sleep 1 &
 		wait $!

@@ -28,7 +28,13 @@ func newPlace(t *testing.T, jobs string, code int) *place {
 	p := &place{T: t, home: home, dir: filepath.Join(home, "pods", "one")}
 	bin := filepath.Join(home, "bin")
 	p.shell.Environment = map[string]string{"HOME": home, "PATH": bin + ":/usr/bin:/bin"}
-	p.write(filepath.Join(bin, "squeue"), "#!/bin/sh\nprintf '%s' '"+jobs+"'\nexit "+strconv.Itoa(code)+"\n")
+	// As Slurm's own it has one state for each job, which is that of a flag if there is one.
+	p.write(filepath.Join(bin, "squeue"), `#!/bin/sh
+for arg; do case $arg in --states=*) states=${arg#*=} ;; esac; done
+printf '%s' '`+jobs+`' | while read -r id state; do
+	case ,$states, in ,all, | *",$state,"*) echo "$id${state:+ $state}" ;; esac
+done
+exit `+strconv.Itoa(code)+"\n")
 	for _, name := range []string{"scancel", "sbatch", "podman"} {
 		p.write(filepath.Join(bin, name), "#!/bin/sh\necho "+name+" \"$*\" >>"+filepath.Join(home, "calls")+"\necho 8\n")
 	}
@@ -96,6 +102,44 @@ func TestDeletionsOfAJobThatRuns(t *testing.T) {
 			}
 			if after := p.read(filepath.Join(p.dir, "state")); !strings.Contains(after, "\ndeleted "+c.grace+"\n") {
 				t.Errorf("the state is %q", after)
+			}
+		})
+	}
+}
+
+// Only a job that has ended is not cancelled: squeue finds one with a flag, as STOPPED, by its own state
+// no longer.
+func TestDeletionsOfJobsInAllStates(t *testing.T) {
+	const asked, ended, nothing = "scancel --batch --signal=TERM 7\n", "scancel 7\n", ""
+	for state, want := range map[string]string{
+		"RUNNING": asked, "SIGNALING": asked, "RESIZING": asked,
+		"PENDING": ended, "CONFIGURING": ended, "SUSPENDED": ended, "STOPPED": ended, "COMPLETING": ended, "STAGE_OUT": ended,
+		"RESV_DEL_HOLD": ended, "SPECIAL_EXIT": ended, "REQUEUED": ended, "REQUEUE_HOLD": ended, "REQUEUE_FED": ended, "REVOKED": ended,
+		"STATE_OF_ANOTHER_VERSION": ended,
+		"BOOT_FAIL":                nothing, "CANCELLED": nothing, "COMPLETED": nothing, "DEADLINE": nothing, "FAILED": nothing, "NODE_FAIL": nothing,
+		"OUT_OF_MEMORY": nothing, "PREEMPTED": nothing, "TIMEOUT": nothing, "": nothing,
+	} {
+		t.Run(state, func(t *testing.T) {
+			jobs := "17 RUNNING\n7 " + state + "\n"
+			if state == "" {
+				jobs = ""
+			}
+			p := newPlace(t, jobs, 0)
+			p.write(filepath.Join(p.dir, "state"), "tags {}\njob 7\nbegun 7 node1 192.0.2.1\n")
+			if err := p.run("delete", p.dir, "7", "600"); err != nil {
+				t.Fatal(err)
+			}
+			if got := p.calls(); got != want || isLeft(p.dir) != (want != nothing) {
+				t.Errorf("Slurm is called with %q, and the directory is left: %v", got, isLeft(p.dir))
+			}
+			if want == nothing {
+				return
+			}
+			if err := errors.Join(os.RemoveAll(p.dir), p.run("delete", p.dir, "7", "600")); err != nil {
+				t.Fatal(err)
+			}
+			if got := p.calls(); got != ended {
+				t.Errorf("without a directory Slurm is called with %q", got)
 			}
 		})
 	}
