@@ -20,11 +20,11 @@ type job struct {
 }
 
 // isOver reports whether it has ended, by the states of squeue and sacct, which may say more
-// after them: CANCELLED by 1000.
+// after them: CANCELLED by 1000. One that is REVOKED was begun by another cluster of a federation.
 func (j *job) isOver() bool {
 	state, _, _ := strings.Cut(j.state, " ")
 	return slices.Contains([]string{
-		"COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "PREEMPTED", "BOOT_FAIL", "DEADLINE", "OUT_OF_MEMORY", "REVOKED", "LAUNCH_FAILED", "RECONFIG_FAIL",
+		"COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "PREEMPTED", "BOOT_FAIL", "DEADLINE", "OUT_OF_MEMORY", "LAUNCH_FAILED", "RECONFIG_FAIL",
 	}, state)
 }
 

@@ -69,6 +69,8 @@ func TestPhases(t *testing.T) {
 		{name: "was queued again", row: rowIn("PENDING"), lines: running, final: true, phase: podgroup.Failed, failure: "JobRequeued", disrupted: true},
 		{name: "was queued again, and is held", row: rowIn("SPECIAL_EXIT"), lines: running, final: true, phase: podgroup.Failed, failure: "JobRequeued", disrupted: true},
 		{name: "was queued again, and its reservation is deleted", row: rowIn("RESV_DEL_HOLD"), lines: running, final: true, phase: podgroup.Failed, failure: "JobRequeued", disrupted: true},
+		{name: "was begun by another cluster of a federation", row: rowIn("REVOKED"), final: true, phase: podgroup.Pending},
+		{name: "runs in another cluster of a federation", row: rowIn("REVOKED"), lines: running, final: true, phase: podgroup.Running},
 		{name: "never started", row: rowIn("CANCELLED"), phase: podgroup.Failed, failure: "JobCancelled"},
 		{name: "its time was up", row: rowIn("TIMEOUT"), lines: append(running, "exit main 0 143 1002", "exit side 0 143 1002", "end 1003"), phase: podgroup.Failed, failure: "DeadlineExceeded"},
 	} {
