@@ -263,16 +263,18 @@ func (l *listing) forgotten() (ids []string) {
 	return ids
 }
 
-// addAccounting adds the jobs that sacct prints.
+// addAccounting adds the jobs that have ended of those that sacct prints: for ever some are RUNNING there
+// that slurmctld no longer knows.
 func (l *listing) addAccounting(text string) {
 	for line := range strings.Lines(text) {
 		fields := strings.Split(strings.TrimSpace(line), "|")
 		if len(fields) < 4 {
 			continue
 		}
+		j := job{id: fields[0], state: fields[1], ended: parseTime(fields[2]), name: fields[3]}
 		for name, s := range l.states {
-			if s.owner() == fields[0] && name == fields[3] { // else the number was used again
-				l.jobs = append(l.jobs, job{id: fields[0], state: fields[1], ended: parseTime(fields[2]), name: name})
+			if s.owner() == j.id && name == j.name && j.isOver() { // the number may be used again
+				l.jobs = append(l.jobs, j)
 			}
 		}
 	}

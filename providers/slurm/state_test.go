@@ -191,6 +191,18 @@ func TestAccounting(t *testing.T) {
 	}
 }
 
+// slurmdbd has jobs as RUNNING for ever whose ends it has missed: Slurm calls them runaway jobs.
+func TestRunawayJobs(t *testing.T) {
+	for _, state := range []string{"RUNNING", "PENDING", "SUSPENDED", "REQUEUED"} {
+		l := listed(t, "", "begun 7 n1 x", "start main 0 1001")
+		l.addAccounting("7|" + state + "|Unknown|one\n")
+		units, _ := l.units(func(j *job) bool { return j.state == "" })
+		if u := units[0]; u.Phase != podgroup.Failed || u.Failure == nil || u.Failure.Reason != "JobEnded" {
+			t.Errorf("of a job that is %s there the unit is %+v", state, u)
+		}
+	}
+}
+
 // stubborn is a Runner with a directory of a pod that cannot be removed.
 type stubborn struct{ removed int }
 
