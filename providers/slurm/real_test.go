@@ -158,6 +158,7 @@ func TestReal(t *testing.T) {
 		"somebody cancels the job": cancelled,
 		"a job is queued again":    requeued,
 		"a job is stopped":         stopped,
+		"jobs of others":           foreign,
 		"a grace period":           gracePeriod,
 		"force":                    force,
 		"a job in the queue":       queued,

@@ -64,16 +64,19 @@ func parseListing(text string) (*listing, error) {
 	for line := range strings.Lines(text) {
 		line = strings.TrimSuffix(line, "\n")
 		switch kind, rest, _ := strings.Cut(line, " "); {
-		case kind == "now":
+		case kind == "now" && l.now.IsZero():
 			l.now = parseTime(rest)
 		case kind == "row":
 			fields := strings.SplitN(rest, "|", 9)
-			if len(fields) < 9 {
+			if len(fields) < 7 {
 				return nil, fmt.Errorf("squeue printed what is no job: %q", line)
 			}
+			if len(fields) < 9 { // others' jobs have line ends in their names, which go on in lines of no kind
+				continue
+			}
 			l.jobs = append(l.jobs, job{
-				id: fields[0], state: fields[1], reason: fields[2], submitted: parseTime(fields[3]), start: parseTime(fields[4]), ended: parseTime(fields[5]),
-				name: fields[7], comment: fields[8],
+				id: fields[0], state: fields[1], submitted: parseTime(fields[2]), start: parseTime(fields[3]), ended: parseTime(fields[4]),
+				reason: fields[6], name: fields[7], comment: fields[8],
 			})
 		case line == "missing":
 			l.missing = true

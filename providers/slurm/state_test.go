@@ -32,7 +32,7 @@ func listed(t *testing.T, row string, lines ...string) *listing {
 }
 
 func rowIn(state string) string {
-	return fmt.Sprintf(`7|%s|None|1000|1001|1100|n1|one|{"UID":"u"}`, state)
+	return fmt.Sprintf(`7|%s|1000|1001|1100|n1|None|one|{"UID":"u"}`, state)
 }
 
 func TestPhases(t *testing.T) {
@@ -158,7 +158,7 @@ func TestLeft(t *testing.T) {
 
 // Of two jobs of a pod one has the directory, and the other is a unit that can be deleted.
 func TestTwoJobs(t *testing.T) {
-	l := listed(t, rowIn("RUNNING")+"\nrow 8|PENDING|None|1005|N/A|N/A||one|{\"UID\":\"u\"}\nrow 9|RUNNING|None|1|1|N/A|n1|another|(null)", "begun 7 n1 x", "start main 0 1001")
+	l := listed(t, rowIn("RUNNING")+"\nrow 8|PENDING|1005|N/A|N/A||None|one|{\"UID\":\"u\"}\nrow 9|RUNNING|1|1|N/A|n1|None|another|(null)", "begun 7 n1 x", "start main 0 1001")
 	units, left := l.units(nil)
 	if len(units) != 2 || len(left) != 0 || units[0].ID != "8" || units[1].ID != "7" || len(units[0].Containers) != 0 {
 		t.Errorf("the units are %+v", units)
@@ -176,6 +176,25 @@ func TestListsThatCannotBeTrue(t *testing.T) {
 		if l, err := parseListing(text); err == nil {
 			t.Errorf("of %q the jobs are %v", text, l.jobs)
 		}
+	}
+}
+
+// The user may have other jobs, whose names, comments and reasons have any text.
+func TestJobsOfOthers(t *testing.T) {
+	for _, other := range []string{
+		"reason|a\nb|(null)", "reason|a\n\n|(null)", "reason|b|c\nd", "a\nb|c|d", "reason|a\nnow b|c", "reason|a|now\nnow\nnow 7", "reason|a|b|c||", "reason|a\nrows|b|c", "reason|a\n./b|c",
+	} {
+		other = "row 8|RUNNING|1005|1006|1100|n1|" + other
+		for _, rows := range []string{rowIn("RUNNING") + "\n" + other, strings.TrimPrefix(other, "row ") + "\nrow " + rowIn("RUNNING")} {
+			l := listed(t, rows, "begun 7 n1 x", "start main 0 1001")
+			if units, left := l.units(nil); len(units) != 1 || len(left) != 0 || units[0].ID != "7" || units[0].Phase != podgroup.Running || l.now.Unix() != 2000 {
+				t.Errorf("beside the job %q the units are %+v, left %v, at %v", other, units, left, l.now)
+			}
+		}
+	}
+	// What lacks its state or times is none that has a line end.
+	if l, err := parseListing("now 2000\nrow 7|RUNNING|1005|1006|N/A|n1\n"); err == nil {
+		t.Errorf("the jobs are %v", l.jobs)
 	}
 }
 

@@ -22,3 +22,12 @@ func stopped(s *site) {
 	s.await(pod, "")
 	s.gone(dir)
 }
+
+// Other jobs of the user may have any names and comments.
+func foreign(s *site) {
+	s.slurm.Run(s.T, "sbatch", "--hold", "--output=/dev/null", "--job-name=one\ntwo|three", "--comment=(null)", "--wrap=true")
+	s.slurm.Run(s.T, "sbatch", "--hold", "--output=/dev/null", "--job-name=four", "--comment=one\nnow | then", "--wrap=true")
+	pod := s.pod("foreign", "exit 3")
+	s.create(pod)
+	s.await(pod, corev1.PodFailed)
+}

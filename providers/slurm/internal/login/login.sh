@@ -111,7 +111,7 @@ create) # DIR FLAG... <files.tar: print the ID of the job of a pod, which is sub
 
 list) # ROOT: print all jobs, and then the states of all pods, or missing if they have no directory: a job has written its state before it ends
 	date +"now %s"
-	squeue --noheader --all --user="$me" --states=all --format='row %A|%T|%r|%V|%S|%e|%N|%j|%k' || exit
+	squeue --noheader --all --user="$me" --states=all --format='row %A|%T|%V|%S|%e|%N|%r|%j|%k' || exit
 	if ! why=$(ls -d "$1" 2>&1 >/dev/null); then
 		case $why in *': No such file or directory') echo missing && exit ;; esac
 		echo "$why" >&2 && exit 1

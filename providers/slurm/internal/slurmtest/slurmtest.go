@@ -248,7 +248,7 @@ func (f Fake) list() string {
 	for i := range all {
 		u := &all[i]
 		d := u.Spec.Data.(data)
-		fmt.Fprintf(&rows, "row %s|%s|None|%d|%d|%s|node1|%s|%s\n", jobID(u), names[u.Phase], u.Created.Unix(), u.Created.Unix(), stamp(u.Ended), d.directory, d.comment)
+		fmt.Fprintf(&rows, "row %s|%s|%d|%d|%s|node1|None|%s|%s\n", jobID(u), names[u.Phase], u.Created.Unix(), u.Created.Unix(), stamp(u.Ended), d.directory, d.comment)
 		if !seen[d.directory] {
 			f.state(&states, u, "./"+d.directory+"/state:")
 		}
