@@ -58,7 +58,7 @@ states() {
 	exec 3>&1
 	why=$(printf '%s\n' "$names" | while IFS= read -r name; do
 		[ -z "$name" ] || [ -L "$name" ] || printf './%s/state\0' "$name"
-	done | xargs -0 -r grep -H '' 2>&1 >&3)
+	done | xargs -0 -r grep -aH '' 2>&1 >&3)
 	case $? in
 	0) return 0 ;;
 	123) ;; # grep has failed, or read no line

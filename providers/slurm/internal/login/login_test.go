@@ -274,6 +274,20 @@ func TestCreationWithoutAnAnswer(t *testing.T) {
 	}
 }
 
+// After a crash some file systems have NUL bytes in place of what was written last: the rest of the state
+// is listed.
+func TestStateWithNULBytes(t *testing.T) {
+	p := newPlace(t, "", 0)
+	p.write(filepath.Join(p.dir, "state"), "job 7\n\x00\x00\nbegun 7 node1\n")
+	var out strings.Builder
+	if err := p.shell.Run(t.Context(), Command{Verb: "list", Args: []string{filepath.Dir(p.dir)}, Stdout: &out}); err != nil {
+		t.Fatal(err)
+	}
+	if got := out.String(); !strings.Contains(got, "./one/state:job 7\n") || !strings.Contains(got, "./one/state:begun 7 node1\n") {
+		t.Errorf("the list is %q", got)
+	}
+}
+
 // staged is a tar of the files of a pod.
 func staged(t *testing.T) string {
 	t.Helper()
