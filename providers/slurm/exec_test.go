@@ -12,6 +12,7 @@ import (
 
 	utilexec "k8s.io/utils/exec"
 
+	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
 	"github.com/virtual-kubelet/virtual-kubelet/node/api"
 	"github.com/virtual-kubelet/virtual-kubelet/podgroup"
 	"github.com/virtual-kubelet/virtual-kubelet/providers/slurm/internal/login"
@@ -30,8 +31,14 @@ func (o *output) Stderr() io.WriteCloser      { return writer{&o.err} }
 func (o *output) TTY() bool                   { return false }
 func (o *output) Resize() <-chan api.TermSize { return nil }
 
-// Commands end with any exit code, also those that the scripts have a meaning for.
+// Commands end with any exit code, also those that the scripts, or ssh, have a meaning for.
 func TestExitCodesOfCommands(t *testing.T) {
+	for name, ssh := range map[string][]string{"here": nil, "by ssh": {"/bin/sh", "-c"}} {
+		t.Run(name, func(t *testing.T) { exitCodes(t, ssh) })
+	}
+}
+
+func exitCodes(t *testing.T, ssh []string) {
 	dir := t.TempDir()
 	for name, text := range map[string]string{
 		"bin/srun":                       "#!/bin/bash\nwhile [ \"${1#--}\" != \"$1\" ]; do shift; done\nexec \"$@\"\n",
@@ -49,7 +56,8 @@ func TestExitCodesOfCommands(t *testing.T) {
 	if err := config.complete(); err != nil {
 		t.Fatal(err)
 	}
-	b := newBackend(config, &login.Shell{Environment: config.Environment})
+	shell := &login.Shell{Environment: config.Environment, SSH: ssh}
+	b := newBackend(config, shell)
 	run := func(script string) (code int, client *output) {
 		client = &output{}
 		err := b.Exec(t.Context(), &podgroup.Unit{ID: "7", Data: "one"}, "main", []string{"sh", "-c", script}, client)
@@ -66,6 +74,16 @@ func TestExitCodesOfCommands(t *testing.T) {
 			t.Errorf("a command that exits with %d: %d, %q, %q", want, got, &client.out, &client.err)
 		}
 	}
+	if left, _ := filepath.Glob(filepath.Join(dir, "pods", "one", "exec.*")); len(left) > 0 {
+		t.Errorf("commands leave %v", left)
+	}
+	for _, broken := range []string{"exit 255", `sh -c "$0"; exit 255`} { // before the command runs, and after that
+		shell.SSH = []string{"/bin/sh", "-c", broken}
+		if err := b.Exec(t.Context(), &podgroup.Unit{ID: "7", Data: "one"}, "main", []string{"sh", "-c", "exit 3"}, &output{}); !errdefs.IsUnavailable(err) {
+			t.Errorf("with a connection that breaks off by %q a command returns %v", broken, err)
+		}
+	}
+	shell.SSH = ssh
 	if err := os.RemoveAll(filepath.Join(dir, "pods", "one")); err != nil {
 		t.Fatal(err)
 	}

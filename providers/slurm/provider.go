@@ -2,6 +2,7 @@ package slurm
 
 import (
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -277,7 +278,8 @@ func (b *backend) Update(ctx context.Context, u *podgroup.Unit, change podgroup.
 
 // Exec implements podgroup.Execer.
 func (b *backend) Exec(ctx context.Context, u *podgroup.Unit, container string, command []string, attach api.AttachIO) error {
-	c := login.Command{Verb: "exec", Stdin: attach.Stdin(), Args: []string{b.directoryOf(u), container, u.ID, ""}}
+	call := rand.Text()
+	c := login.Command{Verb: "exec", Stdin: attach.Stdin(), Args: []string{b.directoryOf(u), container, u.ID, "", call}}
 	if out := attach.Stdout(); out != nil {
 		c.Stdout = out
 	}
@@ -288,10 +290,20 @@ func (b *backend) Exec(ctx context.Context, u *podgroup.Unit, container string, 
 	}
 	c.Args = append(c.Args, command...)
 	err := b.runner.Run(ctx, c)
-	if ended, ok := errors.AsType[*login.Error](err); ok && !ended.Unreachable {
+	if ended, ok := errors.AsType[*login.Error](err); ok && (b.hasExited(ctx, u, call, ended.Code) || !ended.Unreachable) {
 		return podgroup.ExitError(ended.Code)
 	}
 	return classify(podgroup.ActionExec, err)
+}
+
+// hasExited reports whether an exit code that ssh has for its own failures, too, is the command's.
+func (b *backend) hasExited(ctx context.Context, u *podgroup.Unit, call string, code int) bool {
+	const ambiguous = 255
+	if code != ambiguous {
+		return false
+	}
+	out, err := b.run(ctx, podgroup.ActionExec, nil, "exited", b.directoryOf(u), call)
+	return err == nil && strings.TrimSpace(out) == strconv.Itoa(ambiguous)
 }
 
 // Report implements podgroup.Reporter: the node has what the nodes of the partition have

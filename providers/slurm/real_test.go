@@ -603,6 +603,12 @@ func command(s *site) {
 	if client.out.String() != "light blue it's\n$two\nsome text" || client.err.String() != "wrong\n" {
 		s.Errorf("the output is %q, its errors are %q", &client.out, &client.err)
 	}
+	for _, tty := range []bool{false, true} { // ssh has this code, too
+		err := s.p.RunInContainer(s.Context(), pod.Namespace, pod.Name, "main", []string{"sh", "-c", "exit 255"}, &terminal{tty: tty})
+		if !errors.As(err, &ended) || ended.ExitStatus() != 255 {
+			s.Errorf("a command that ends with 255, in a terminal: %v, returns %v", tty, err)
+		}
+	}
 	client = &terminal{tty: true, size: make(chan api.TermSize, 1)}
 	client.size <- api.TermSize{Width: 77, Height: 33}
 	if err := s.p.RunInContainer(s.Context(), pod.Namespace, pod.Name, "main", []string{"sh", "-c", "test -t 0 || exit 1; until stty size | grep -x '33 77'; do sleep 0.1; done"}, client); err != nil {

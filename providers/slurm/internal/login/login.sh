@@ -211,14 +211,15 @@ log) # DIR FILE LINES ENDED JOB: print a log from a line on; with ENDED, the beg
 	exit 0
 	;;
 
-exec) # DIR CONTAINER JOB PTY COMMAND...: run a command in a container
-	dir=$1 container=$2 job=$3 pty=$4
-	shift 4
+exec) # DIR CONTAINER JOB PTY CALL COMMAND...: run a command in a container
+	dir=$1 container=$2 job=$3 pty=$4 call=$5
+	shift 5
 	# What goes wrong before the command runs has no exit code of its own: commands have all of them.
 	[ -e "$dir/state" ] || { echo "the pod is gone" >&2 && exit 254; }
 	dir=$(cd "$dir" && pwd -P) || exit
 	host=$(sed -n 's/^begun [^ ]* \([^ ]*\).*/\1/p' "$dir/state" | tail -n 1)
-	code=$(mktemp "$dir/exec.XXXXXX") || exit
+	code=$dir/exec.$call
+	: >"$code" || exit
 	exec 3<&0
 	srun --jobid="$job" --overlap --ntasks=1 --nodes=1 --nodelist="$host" --export=NIL --quiet ${pty:+--pty} \
 		/bin/bash "$dir/run" exec "$container" "$code" "$@" <&3 3<&- &
@@ -232,9 +233,13 @@ exec) # DIR CONTAINER JOB PTY COMMAND...: run a command in a container
 	wait $child
 	kill $watcher 2>/dev/null
 	ended=$(cat "$code")
-	rm -f "$code"
+	[ "$ended" = 255 ] || rm -f "$code" # else the verb exited removes it
 	[ -n "$ended" ] || exit 254 # srun has said why
 	exit "$ended"
+	;;
+
+exited) # DIR CALL: print the exit code of a command, if it is one that ssh has for its own failures, too
+	grep -x 255 "$1/exec.$2" 2>/dev/null && rm -f "$1/exec.$2"
 	;;
 
 report) # PARTITION: print the nodes of a partition, or of all
