@@ -36,6 +36,7 @@ type backend struct {
 	dialer     *websocket.Dialer
 	objects    node.ObjectSource       // has the keys of storage accounts
 	pods       corev1listers.PodLister // nil in tests without probes
+	budget     *podgroup.Budget        // of the calls that package podgroup makes, too
 
 	reads *rate.Limiter // of groups, for their states
 
@@ -110,7 +111,7 @@ func newBackend(cfg Config, to connection) (*backend, error) {
 		return nil, errdefs.InvalidInputf("aci config: %w", err)
 	}
 	return &backend{
-		cfg: cfg, dialer: to.dialer, views: map[string]*view{},
+		cfg: cfg, dialer: to.dialer, views: map[string]*view{}, budget: podgroup.NewBudget(budget),
 		groups: factory.NewContainerGroupsClient(), containers: factory.NewContainersClient(), locations: factory.NewLocationClient(),
 		reads: rate.NewLimiter(rate.Limit(float64(cfg.ReadsPerMinute)/60), max(1, cfg.ReadsPerMinute/10)),
 	}, nil
@@ -135,17 +136,18 @@ func (b *backend) os() string {
 // raised, and are left to the service's refusals, after which there is silence.
 var budget = map[podgroup.Action]int{
 	podgroup.ActionCreate: 300, podgroup.ActionDelete: 500, podgroup.ActionExec: 120, podgroup.ActionList: 200, podgroup.ActionLog: 250,
+	actionStop: 200,
 }
 
 func (b *backend) options() podgroup.Options {
 	o := podgroup.Options{
-		Service: "Azure Container Instances", Scheme: "aci", Place: b.place(),
+		Service: "Azure Container Instances", Scheme: scheme, Place: b.place(),
 		Identity: podgroup.Identity{Cluster: b.cfg.ClusterName, MaxTag: 256},
 		Features: podgroup.Features{
 			Fields: fields, Ignored: ignored, Check: b.check, Ignores: ignores, Containers: 60, Volumes: 20, FilesBytes: 2 << 20, TokenLifetime: 365 * 24 * time.Hour,
 		},
 		Capacity: corev1.ResourceList{corev1.ResourceCPU: *b.cfg.CPU, corev1.ResourceMemory: *b.cfg.Memory, corev1.ResourcePods: *b.cfg.Pods},
-		Budget:   podgroup.NewBudget(budget),
+		Budget:   b.budget,
 		CacheFor: 5 * time.Second,
 	}
 	if !b.cfg.GPU.IsZero() {

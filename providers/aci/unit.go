@@ -110,6 +110,9 @@ func (b *backend) unit(listed *armcontainerinstance.ContainerGroup, v *view) pod
 		}
 		u.Containers = append(u.Containers, one)
 	}
+	if v != nil && !v.again.IsZero() && (stopped || !u.Over()) {
+		b.interrupt(&u, v)
+	}
 	if u.Over() {
 		for i := range u.Containers {
 			if at := u.Containers[i].Now.Finished; at.After(u.Ended) {

@@ -44,6 +44,10 @@ type view struct {
 	unread   bool                                 // group is that of a list: it could not be read yet
 	at, seen time.Time
 	failed   time.Time // when it could not be read, if it was not read since
+	// again is when it was seen that the group runs again, which is to run once; tried is when
+	// it was to stop, and stopped whether that was accepted.
+	again, tried time.Time
+	stopped      bool
 }
 
 // List implements podgroup.Lister. Of each group of the node the state is read, too, as often
@@ -86,6 +90,7 @@ func (b *backend) List(ctx context.Context, filter map[string]string, page strin
 	if valueOf(list.NextLink) == "" {
 		ours = append(ours, b.missed(ctx)...)
 	}
+	b.stopAgain(ctx, ours)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, g := range ours {
@@ -178,7 +183,7 @@ func (b *backend) look(ctx context.Context, groups []*armcontainerinstance.Conta
 	for _, g := range groups {
 		v, state := b.views[*g.Name], provisioningState(g)
 		if uid := valueOf(g.Tags[podgroup.TagUID]); v == nil || v.uid != uid {
-			if !isStarting(state) {
+			if !isStarting(state) || b.hasRun(g) {
 				list = append(list, due{group: g})
 				continue
 			}
@@ -275,10 +280,14 @@ func (b *backend) read(ctx context.Context, listed *armcontainerinstance.Contain
 	if err != nil {
 		return classify(actionView, err)
 	}
-	before := b.views[*listed.Name]
-	b.views[*listed.Name] = &view{
-		group: &got.ContainerGroup, uid: valueOf(listed.Tags[podgroup.TagUID]), state: provisioningState(listed), leaving: before != nil && before.leaving, at: at, seen: at,
+	v := &view{group: &got.ContainerGroup, uid: valueOf(listed.Tags[podgroup.TagUID]), state: provisioningState(listed), at: at, seen: at}
+	if before := b.views[*listed.Name]; before != nil {
+		v.leaving = before.leaving
+		if before.uid == v.uid {
+			v.again, v.tried, v.stopped = before.again, before.tried, before.stopped
+		}
 	}
+	b.views[*listed.Name] = v
 	return nil
 }
 
@@ -311,7 +320,7 @@ func (b *backend) isOver(v *view) bool {
 		return false
 	}
 	u := b.unit(v.group, v)
-	return u.Over()
+	return u.Over() && !v.mustStop()
 }
 
 // isStarting reports whether a group in a state of a list has not begun to run.

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	aci "github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/containerinstance/armcontainerinstance/v2"
 
@@ -324,6 +325,64 @@ func (s *Server) delete(in, name string) (int, any, error) {
 	return http.StatusOK, s.view(&u, name, true), err
 }
 
+// Move has the machine of a pod's group fail, or be taken away: the group gets a provisioning
+// state, and its containers wait, or run again at once; nil leaves them as they are.
+func (s *Server) Move(pod, state string, run *podgroup.Run) error {
+	s.mu.Lock()
+	s.moved[pod] = state
+	s.mu.Unlock()
+	return s.World.Change(pod, func(u *grouptest.Unit) {
+		if run == nil {
+			return
+		}
+		if run.State == podgroup.Waiting {
+			u.Phase = podgroup.Pending
+		}
+		for i := range u.Containers {
+			u.Containers[i].Now = *run
+		}
+	})
+}
+
+// Start starts the group of a pod that was stopped.
+func (s *Server) Start(pod string) error {
+	u, err := s.World.OfPod(pod)
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	delete(s.stopped, u.ID)
+	s.mu.Unlock()
+	now := s.World.Now()
+	return s.World.Change(pod, func(u *grouptest.Unit) {
+		u.Phase, u.Ended = podgroup.Running, time.Time{}
+		for i := range u.Containers {
+			u.Containers[i].Now = podgroup.Run{State: podgroup.Executing, Started: now}
+		}
+	})
+}
+
+// stop ends the containers of a group, and keeps it.
+func (s *Server) stop(in, name string) (int, any, error) {
+	u, err := s.find(in, name)
+	if err != nil {
+		return 0, nil, err
+	}
+	s.mu.Lock()
+	s.stopped[u.ID] = true
+	delete(s.moved, u.Tags[podgroup.TagPodName])
+	s.mu.Unlock()
+	now := s.World.Now()
+	return http.StatusNoContent, nil, s.World.Change(u.Tags[podgroup.TagPodName], func(u *grouptest.Unit) {
+		u.Phase, u.Ended = podgroup.Failed, now
+		for i := range u.Containers {
+			if c := &u.Containers[i]; c.Now.State == podgroup.Executing {
+				c.Now = podgroup.Run{State: podgroup.Terminated, ExitCode: 137, Reason: "Error", Started: c.Now.Started, Finished: now}
+			}
+		}
+	})
+}
+
 // list has the groups without their states, in pages with tokens.
 func (s *Server) list(r *http.Request) (int, any, error) {
 	if !strings.HasPrefix(r.URL.Path, "/subscriptions/"+Subscription+"/resourceGroups/"+ResourceGroup+"/providers/Microsoft.ContainerInstance/containerGroups") {
@@ -388,8 +447,16 @@ func (s *Server) view(u *grouptest.Unit, name string, states bool) *aci.Containe
 	case u.Over() && !started:
 		p.ProvisioningState = new("Failed")
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if state := s.moved[u.Tags[podgroup.TagPodName]]; state != "" {
+		p.ProvisioningState = &state
+	}
 	if states {
 		addStates(p, u, started)
+	}
+	if states && s.stopped[u.ID] {
+		p.InstanceView.State = new("Stopped")
 	}
 	return &g
 }

@@ -33,6 +33,7 @@ const (
 const (
 	ActionCreate = "ContainerGroupsClient.BeginCreateOrUpdate"
 	ActionDelete = "ContainerGroupsClient.BeginDelete"
+	ActionStop   = "ContainerGroupsClient.Stop"
 	ActionGet    = "ContainerGroupsClient.Get"
 	ActionList   = "ContainerGroupsClient.NewListByResourceGroupPager"
 	ActionLogs   = "ContainersClient.ListLogs"
@@ -63,6 +64,8 @@ type Server struct {
 	mu       sync.Mutex
 	sessions map[string]Session // by password
 	standby  string
+	moved    map[string]string // the provisioning states of groups that were moved, or are, by pod
+	stopped  map[string]bool   // the groups that were stopped, by ID
 }
 
 // Session is what a WebSocket is for.
@@ -70,7 +73,7 @@ type Session struct{ Group, Container, Command string }
 
 // New returns a server.
 func New(w *grouptest.World) *Server {
-	s := &Server{World: w, PageSize: 100, MaxGroups: 5000, Sessions: "ws://sessions.test", sessions: map[string]Session{}}
+	s := &Server{World: w, PageSize: 100, MaxGroups: 5000, Sessions: "ws://sessions.test", sessions: map[string]Session{}, moved: map[string]string{}, stopped: map[string]bool{}}
 	s.sdk = fake.NewServerFactoryTransport(&fake.ServerFactory{
 		ContainerGroupsServer: fake.ContainerGroupsServer{
 			BeginCreateOrUpdate: func(ctx context.Context, in, name string, group aci.ContainerGroup, _ *aci.ContainerGroupsClientBeginCreateOrUpdateOptions) (resp azfake.PollerResponder[aci.ContainerGroupsClientCreateOrUpdateResponse], errResp azfake.ErrorResponder) {
@@ -81,6 +84,11 @@ func New(w *grouptest.World) *Server {
 			BeginDelete: func(ctx context.Context, in, name string, _ *aci.ContainerGroupsClientBeginDeleteOptions) (resp azfake.PollerResponder[aci.ContainerGroupsClientDeleteResponse], errResp azfake.ErrorResponder) {
 				answerTo(ctx).set(s.delete(in, name))
 				resp.SetTerminalResponse(http.StatusOK, aci.ContainerGroupsClientDeleteResponse{}, nil)
+				return resp, errResp
+			},
+			Stop: func(ctx context.Context, in, name string, _ *aci.ContainerGroupsClientStopOptions) (resp azfake.Responder[aci.ContainerGroupsClientStopResponse], errResp azfake.ErrorResponder) {
+				answerTo(ctx).set(s.stop(in, name))
+				resp.SetResponse(http.StatusNoContent, aci.ContainerGroupsClientStopResponse{}, nil)
 				return resp, errResp
 			},
 			Get: func(ctx context.Context, in, name string, _ *aci.ContainerGroupsClientGetOptions) (resp azfake.Responder[aci.ContainerGroupsClientGetResponse], errResp azfake.ErrorResponder) {
@@ -221,6 +229,8 @@ func methodOf(r *http.Request) string {
 		return ActionList
 	case last == "logs":
 		return ActionLogs
+	case last == "stop":
+		return ActionStop
 	case last == "exec":
 		return ActionExec
 	case last == "attach":
