@@ -16,6 +16,7 @@ import (
 	"github.com/virtual-kubelet/virtual-kubelet/log"
 	"github.com/virtual-kubelet/virtual-kubelet/podgroup"
 	"github.com/virtual-kubelet/virtual-kubelet/podgroup/rest"
+	"github.com/virtual-kubelet/virtual-kubelet/podspec"
 	"github.com/virtual-kubelet/virtual-kubelet/providers/interlink/internal/wire"
 )
 
@@ -202,6 +203,9 @@ func (b *backend) unit(pod *corev1.Pod, s *wire.Status) podgroup.Unit {
 // runs, and is not ready.
 const waitsForProbes = "Waiting for probes"
 
+// reasonTimeout is the reason of the Slurm plugin for a container whose job has reached its time limit.
+const reasonTimeout = "SlurmJobTimeout"
+
 // container translates the status of a container. Plugins do not all set Ready: it counts
 // where there is a probe.
 func container(s *corev1.ContainerStatus, spec *corev1.Container) podgroup.Container {
@@ -209,6 +213,9 @@ func container(s *corev1.ContainerStatus, spec *corev1.Container) podgroup.Conta
 		s.State, s.Started = corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}, &s.Ready
 	}
 	c := podgroup.Container{Name: s.Name, ImageID: s.ImageID, Restarts: s.RestartCount, Now: podgroup.RunOf(&s.State), Last: podgroup.RunOf(&s.LastTerminationState)}
+	if c.Now.State == podgroup.Terminated && c.Now.ExitCode == 0 && (c.Now.Reason == "OOMKilled" || c.Now.Reason == reasonTimeout) {
+		c.Now.ExitCode = podspec.ExitUnknown // the job was killed, and the plugin found no other code
+	}
 	if spec != nil && spec.ReadinessProbe != nil && c.Now.State == podgroup.Executing {
 		c.Ready = &s.Ready
 	}
