@@ -62,6 +62,7 @@ type backend struct {
 	deleted    recent      // deletions that were asked for
 	stateless  atomic.Bool // the plugin reports pods that it does not know as ones without a state
 	refused    recent      // deletions of pods that have ended, since when
+	unstarted  recent      // pods that have ended without a start, since when
 }
 
 // Create implements podgroup.Backend. The protocol does not make creations idempotent: a pod

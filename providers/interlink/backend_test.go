@@ -350,7 +350,7 @@ func TestPhases(t *testing.T) {
 	waiting := corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "Queued"}}
 	running := corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}
 	ended := func(code int32) corev1.ContainerState {
-		return corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: code, FinishedAt: metav1.NewTime(time.Unix(100, 0))}}
+		return corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: code, StartedAt: metav1.NewTime(time.Unix(90, 0)), FinishedAt: metav1.NewTime(time.Unix(100, 0))}}
 	}
 	pod := newPod("phases")
 	pod.Spec.InitContainers = []corev1.Container{{Name: "init"}}

@@ -53,7 +53,7 @@ func newBackend(c Config, transport http.RoundTripper) (*backend, podgroup.Optio
 	}
 	b := &backend{
 		Client: client, config: &c, process: rand.Text(), started: time.Now().Truncate(time.Second),
-		unclear: recent{max: time.Hour}, deleted: recent{max: time.Hour}, refused: recent{max: time.Hour},
+		unclear: recent{max: time.Hour}, deleted: recent{max: time.Hour}, refused: recent{max: time.Hour}, unstarted: recent{max: time.Hour},
 		unanswered: recent{max: time.Hour}, // another process' creation is waited for once, however late it is looked for again
 	}
 	return b, podgroup.Options{

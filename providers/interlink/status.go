@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
@@ -173,6 +174,11 @@ func (b *backend) unit(pod *corev1.Pod, s *wire.Status) podgroup.Unit {
 		}
 		u.Containers = append(u.Containers, container(found, spec))
 	}
+	if b.mayStart(pod, u.Containers) {
+		for i := range u.Containers {
+			u.Containers[i].Now = podgroup.Run{Message: "the plugin reports that the job has ended, and not that it has started: it may be about to start"}
+		}
+	}
 	runs, ended := false, true
 	for _, c := range u.Containers[len(s.InitContainers):] {
 		runs = runs || c.Now.State != podgroup.Waiting || c.Last.State != podgroup.Waiting
@@ -197,6 +203,39 @@ func (b *backend) unit(pod *corev1.Pod, s *wire.Status) podgroup.Unit {
 		u.IPs = []string{b.config.PodIP}
 	}
 	return u
+}
+
+// unstartedFor is for how long an end without a start does not count: as long as machines take to start
+// that Slurm has switched off.
+const unstartedFor = 10 * time.Minute
+
+// mayStart reports whether containers that have ended with a time, and without a start or a failure,
+// may not have begun: the Slurm plugin reports a job as such that waits for its machines to be
+// configured (CF). It also does so of one that has ended before it was seen to run, for as long as Slurm
+// knows it, by default five minutes; then the time is missing, too.
+func (b *backend) mayStart(pod *corev1.Pod, containers []podgroup.Container) bool {
+	ended := false
+	for _, c := range containers {
+		has := c.Now.State == podgroup.Terminated && c.Now.ExitCode == 0 && c.Now.Started.IsZero() && !c.Now.Finished.IsZero()
+		if !has && c.Now.State != podgroup.Waiting || c.Last.State != podgroup.Waiting {
+			ended = false
+			break
+		}
+		ended = ended || has
+	}
+	if !ended || slices.ContainsFunc(slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses), func(s corev1.ContainerStatus) bool {
+		return s.State.Running != nil || s.State.Terminated != nil // it has run
+	}) {
+		b.unstarted.remove(pod.UID)
+		return false
+	}
+	return time.Since(b.unstarted.addOnce(pod.UID)) < unstartedFor
+}
+
+func (r *recent) remove(uid types.UID) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.at, uid)
 }
 
 // waitsForProbes is how the reason begins with which the Slurm plugin reports a container that
