@@ -31,6 +31,8 @@ const (
 	metaDollar = "VK_DOLLAR"
 	// metaFiles names the containers that have a variable.
 	metaFiles = "VK_FILES"
+	// metaOnce names the containers that are to run once.
+	metaOnce = "VK_ONCE"
 )
 
 // job translates a pod. Everything that Nomad would interpolate is escaped.
@@ -54,7 +56,7 @@ func (b *backend) job(r *podgroup.Request) (*api.Job, error) {
 		job.Type = new(api.JobTypeService)
 		job.Update = &api.UpdateStrategy{MaxParallel: new(0)} // no deployments
 	}
-	var withFiles []string
+	var withFiles, once []string
 	for kind, containers := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
 		for i := range containers {
 			c := &containers[i]
@@ -67,6 +69,8 @@ func (b *backend) job(r *podgroup.Request) (*api.Job, error) {
 			}
 			if podspec.IsSidecar(c) {
 				task.RestartPolicy = restartPolicy(corev1.RestartPolicyAlways)
+			} else if pod.Spec.RestartPolicy == corev1.RestartPolicyNever {
+				once = append(once, c.Name)
 			}
 			if len(task.Templates) > 0 {
 				withFiles = append(withFiles, c.Name)
@@ -82,6 +86,9 @@ func (b *backend) job(r *podgroup.Request) (*api.Job, error) {
 	}
 	if len(withFiles) > 0 {
 		meta[metaFiles] = strings.Join(withFiles, ",")
+	}
+	if len(once) > 0 {
+		meta[metaOnce] = strings.Join(once, ",")
 	}
 	job.TaskGroups = []*api.TaskGroup{group}
 	return job, nil

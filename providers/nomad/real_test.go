@@ -441,16 +441,23 @@ func collected(s *site) {
 }
 
 // Containers run on while Nomad's agent is away, and what happens then is seen later: a
-// minute, since a server that has just started denies all for a moment.
+// minute, since a server that has just started denies all for a moment. One that is gone does not run
+// again.
 func agentRestart(s *site) {
 	stays, ends := s.pod("stays", "sleep 1000"), s.pod("ends", "true"+untilReleased+"exit 7")
+	lost := s.pod("lost", "sleep 1000")
 	s.create(stays)
 	s.create(ends)
+	s.create(lost)
 	before := s.awaitPhase(stays, corev1.PodRunning)
 	s.awaitPhase(ends, corev1.PodRunning)
-	container := s.container(ends)
+	s.awaitPhase(lost, corev1.PodRunning)
+	container, gone := s.container(ends), s.container(lost)
 	must(s.T, s.nomad.agent.Stop(syscall.SIGKILL))
 	s.release(container)
+	if out, err := s.nomad.command(s.T, "rm", "--force", gone).CombinedOutput(); err != nil {
+		s.Fatalf("docker rm: %v: %s", err, out)
+	}
 	if err := s.p.DeletePod(s.Context(), stays); !errdefs.IsUnavailable(err) {
 		s.Errorf("without an agent a deletion gives %v", err)
 	}
@@ -461,6 +468,9 @@ func agentRestart(s *site) {
 	s.nomad.startAgent()
 	if end := s.awaitPhase(ends, corev1.PodFailed).ContainerStatuses[0].State.Terminated; end.ExitCode != 7 {
 		s.Errorf("the container has ended with %v", end)
+	}
+	if status := s.awaitPhase(lost, corev1.PodFailed); status.Reason != "NodeRestarted" || status.ContainerStatuses[0].State.Terminated.Reason != "ContainerStatusUnknown" {
+		s.Errorf("the status of a pod whose container is gone is %+v", status)
 	}
 	until(s.T, "the other pod runs on", func() bool {
 		c := &client{}

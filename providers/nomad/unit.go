@@ -2,7 +2,9 @@ package nomad
 
 import (
 	"cmp"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/hashicorp/nomad/api"
@@ -93,6 +95,16 @@ func (r *record) unit() (u podgroup.Unit, ok bool) {
 			u.Containers[i].Ready = new(false)
 		}
 	}
+	if r.runsAgain() {
+		if u.Unknown = !r.hasEnded(); !u.Unknown { // until nothing of it runs its status stays as it is
+			u.Phase = podgroup.Failed
+		}
+		for i := range u.Containers {
+			if run, ok := r.interrupted(u.Containers[i].Name); ok {
+				u.Containers[i] = podgroup.Container{Name: u.Containers[i].Name, Now: run}
+			}
+		}
+	}
 	over := u.Over()
 	if over && u.Ended.IsZero() {
 		u.Ended = time.Unix(0, a.ModifyTime)
@@ -106,6 +118,53 @@ func (r *record) unit() (u podgroup.Unit, ok bool) {
 	return u, true
 }
 
+// taskRestoreFailed is the type of the event of a task that Nomad's client has not found when it was
+// started again, such as with the machine or with Docker. It starts the task again, regardless of the
+// restart policy.
+const taskRestoreFailed = "Failed Restoring Task"
+
+// interrupted returns the run of a container that is to run once, and whose machine has lost it.
+func (r *record) interrupted(name string) (run podgroup.Run, ok bool) {
+	state := r.alloc.TaskStates[name]
+	if state == nil || !slices.Contains(strings.Split(r.meta[metaOnce], ","), name) {
+		return run, false
+	}
+	for _, e := range state.Events {
+		switch {
+		case e.Type == api.TaskStarted && run.Started.IsZero():
+			run.Started = time.Unix(0, e.Time)
+		case e.Type == taskRestoreFailed:
+			run.State, run.Finished = podgroup.Terminated, time.Unix(0, e.Time)
+			run.ExitCode, run.Reason, run.Message = podspec.ExitUnknown, podspec.ReasonContainerStatusUnknown, e.DisplayMessage
+			return run, true
+		}
+	}
+	return run, false
+}
+
+// hasEnded reports whether nothing of the allocation runs, as far as its machine says.
+func (r *record) hasEnded() bool {
+	switch r.alloc.ClientStatus {
+	case api.AllocClientStatusComplete, api.AllocClientStatusFailed, api.AllocClientStatusLost:
+		return true
+	}
+	return false
+}
+
+// runsAgain reports whether a pod that is to run once runs again, or is about to, or its job was
+// stopped for that. A run that has come to an end before counts.
+func (r *record) runsAgain() bool {
+	if r.alloc == nil || r.hasEnded() && !r.stopped {
+		return false
+	}
+	for name := range r.alloc.TaskStates {
+		if _, ok := r.interrupted(name); ok {
+			return true
+		}
+	}
+	return false
+}
+
 // notNeeded is Nomad's description of an allocation whose job is stopped.
 const notNeeded = "alloc not needed due to job update"
 
@@ -113,6 +172,9 @@ const notNeeded = "alloc not needed due to job update"
 // stopped before; nil if it did not.
 func (r *record) displaced() *podspec.Failure {
 	a := r.alloc
+	if r.runsAgain() {
+		return &podspec.Failure{Reason: "NodeRestarted", Message: "The machine of the pod has lost it when Nomad was started again there: the pod is to run once, and does not run again", Disrupted: true}
+	}
 	if a == nil || r.stopped && a.DesiredDescription == notNeeded {
 		return nil
 	}

@@ -316,11 +316,11 @@ func (b *backend) goOn(ctx context.Context, r *record, over, hasUnit bool) (err 
 		if err := b.clean(ctx, r.id, r.meta, r.index); err != nil {
 			return err
 		}
-	} else {
+	} else if !r.runsAgain() {
 		err = b.openTurns(ctx, r)
 	}
 	remove := r.stopped && (!hasUnit || over && leaves)
-	if remove || !r.stopped && r.displaced() != nil && (over || r.moved) {
+	if remove || !r.stopped && r.displaced() != nil && (over || r.moved || r.runsAgain()) {
 		_, _, failed := b.api.Jobs().Deregister(r.id, remove, write(ctx))
 		err = errors.Join(err, classify(podgroup.ActionDelete, failed))
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/hashicorp/nomad/api"
 
 	"github.com/virtual-kubelet/virtual-kubelet/podgroup"
+	"github.com/virtual-kubelet/virtual-kubelet/podgroup/grouptest"
 )
 
 // NodeID is the machine of all allocations.
@@ -63,6 +64,10 @@ func taskState(c *podgroup.Container, j *job) *api.TaskState {
 	if c.Last.State == podgroup.Terminated {
 		event(api.TaskTerminated, c.Last.Finished, c.Last.ExitCode)
 		event(api.TaskRestarting, c.Last.Finished, 0)
+	}
+	if !j.restored.IsZero() {
+		event(api.TaskStarted, j.unit.Created, 0)
+		event("Failed Restoring Task", j.restored, 0)
 	}
 	switch c.Now.State {
 	case podgroup.Executing:
@@ -183,6 +188,26 @@ func (s *Server) Displace(pod, desired, client string) {
 			j.desired, j.client, j.changes = desired, client, 0 // so that it is looked at
 		}
 	}
+}
+
+// Restore has the machine of a pod be started again, which loses its containers: they wait, and
+// then run again.
+func (s *Server) Restore(pod string, runs bool) error {
+	now := s.World.Now()
+	s.mu.Lock()
+	for _, j := range s.jobs {
+		if j.spec.Meta[podgroup.TagPodName] == pod {
+			j.restored, j.changes = now, 0
+		}
+	}
+	s.mu.Unlock()
+	return s.World.Change(pod, func(u *grouptest.Unit) {
+		for i := range u.Containers {
+			if u.Containers[i].Now = (podgroup.Run{}); runs {
+				u.Containers[i].Now = podgroup.Run{State: podgroup.Executing, Started: now}
+			}
+		}
+	})
 }
 
 // event and batch are what the event stream has.

@@ -24,9 +24,10 @@ type job struct {
 	create, modify uint64
 	stopped, gone  bool
 	seen           string
-	changes        int    // of the unit, as of seen
-	desired        string // status of the allocation, if not run or stop
-	client         string // status of the allocation, if not the unit's
+	changes        int       // of the unit, as of seen
+	desired        string    // status of the allocation, if not run or stop
+	client         string    // status of the allocation, if not the unit's
+	restored       time.Time // when the machine has lost the pod, and has started it again
 }
 
 func (s *Server) next() uint64 {
