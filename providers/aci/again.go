@@ -121,7 +121,7 @@ func (b *backend) runsAgain(listed *armcontainerinstance.ContainerGroup, v *view
 	}
 	again := func(name *string, now *armcontainerinstance.ContainerState, restarts *int32, pending bool) bool {
 		before, hasRun := runs[valueOf(name)]
-		return hasRun && (pending || valueOf(restarts) > before.Restarts || now != nil &&
+		return hasRun && (pending && now == nil || valueOf(restarts) > before.Restarts || now != nil &&
 			(valueOf(now.StartTime).Sub(before.Now.Started) > againAfter || !stopped && valueOf(now.State) == "Waiting"))
 	}
 	return slices.ContainsFunc(p.InitContainers, func(c *armcontainerinstance.InitContainerDefinition) bool { // they run while the group is pending

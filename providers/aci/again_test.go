@@ -158,6 +158,22 @@ func TestMovedGroupsThatGoOn(t *testing.T) {
 			t.Fatal(err)
 		}
 		r.record(t, first)
+		// Nor one of which one container runs while the image of another is pulled.
+		partly := grouptest.NewPod("partly")
+		partly.Spec.RestartPolicy = corev1.RestartPolicyNever
+		partly.Spec.Containers = append(partly.Spec.Containers, corev1.Container{Name: "side", Image: "large"})
+		r.create(t, partly)
+		if err := r.world.Change(partly.Name, func(u *grouptest.Unit) {
+			u.Phase = podgroup.Pending
+			u.Container("main").Now = podgroup.Run{State: podgroup.Executing, Started: at}
+			u.Container("side").Now = podgroup.Run{}
+		}); err != nil {
+			t.Fatal(err)
+		}
+		r.record(t, partly)
+		for range 3 {
+			r.status(t, partly)
+		}
 		if s := r.status(t, first); s.Phase != corev1.PodPending || s.InitContainerStatuses[0].State.Running == nil {
 			t.Errorf("while init containers run the status is %+v", s)
 		}

@@ -252,7 +252,7 @@ func container(s *corev1.ContainerStatus, spec *corev1.Container) podgroup.Conta
 		s.State, s.Started = corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}, &s.Ready
 	}
 	c := podgroup.Container{Name: s.Name, ImageID: s.ImageID, Restarts: s.RestartCount, Now: podgroup.RunOf(&s.State), Last: podgroup.RunOf(&s.LastTerminationState)}
-	if c.Now.State == podgroup.Terminated && c.Now.ExitCode == 0 && (c.Now.Reason == "OOMKilled" || c.Now.Reason == reasonTimeout) {
+	if c.Now.State == podgroup.Terminated && c.Now.ExitCode == 0 && c.Now.Reason == reasonTimeout { // OOMKilled and 0 is also of a container that lost a child, and ended well
 		c.Now.ExitCode = podspec.ExitUnknown // the job was killed, and the plugin found no other code
 	}
 	if spec != nil && spec.ReadinessProbe != nil && c.Now.State == podgroup.Executing {

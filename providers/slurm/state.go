@@ -94,6 +94,7 @@ func parseListing(text string) (*listing, error) {
 	if l.now.IsZero() {
 		return nil, errors.New("the list of jobs is incomplete")
 	}
+	l.missing = l.missing && len(l.states) == 0 // else it is of a text of another job
 	return l, nil
 }
 

@@ -182,12 +182,12 @@ func TestListsThatCannotBeTrue(t *testing.T) {
 // The user may have other jobs, whose names, comments and reasons have any text.
 func TestJobsOfOthers(t *testing.T) {
 	for _, other := range []string{
-		"reason|a\nb|(null)", "reason|a\n\n|(null)", "reason|b|c\nd", "a\nb|c|d", "reason|a\nnow b|c", "reason|a|now\nnow\nnow 7", "reason|a|b|c||", "reason|a\nrows|b|c", "reason|a\n./b|c",
+		"reason|a\nb|(null)", "reason|a\nmissing", "reason|a\n\n|(null)", "reason|b|c\nd", "a\nb|c|d", "reason|a\nnow b|c", "reason|a|now\nnow\nnow 7", "reason|a|b|c||", "reason|a\nrows|b|c", "reason|a\n./b|c",
 	} {
 		other = "row 8|RUNNING|1005|1006|1100|n1|" + other
 		for _, rows := range []string{rowIn("RUNNING") + "\n" + other, strings.TrimPrefix(other, "row ") + "\nrow " + rowIn("RUNNING")} {
 			l := listed(t, rows, "begun 7 n1 x", "start main 0 1001")
-			if units, left := l.units(nil); len(units) != 1 || len(left) != 0 || units[0].ID != "7" || units[0].Phase != podgroup.Running || l.now.Unix() != 2000 {
+			if units, left := l.units(nil); len(units) != 1 || len(left) != 0 || units[0].ID != "7" || units[0].Phase != podgroup.Running || l.missing || l.now.Unix() != 2000 {
 				t.Errorf("beside the job %q the units are %+v, left %v, at %v", other, units, left, l.now)
 			}
 		}
