@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -72,7 +73,7 @@ func mergeNode(current, wanted *corev1.Node, health error, now metav1.Time) (*co
 	own := owned{
 		Labels:      sortedKeys(wanted.Labels),
 		Annotations: sortedKeys(wanted.Annotations),
-		Taints:      taintNames(wanted.Spec.Taints),
+		Taints:      taintNames(ownTaints(wanted.Spec.Taints)),
 		Capacity:    stillOwned(current.Status.Capacity, wanted.Status.Capacity, before.Capacity),
 		Allocatable: stillOwned(current.Status.Allocatable, wanted.Status.Allocatable, before.Allocatable),
 	}
@@ -207,6 +208,7 @@ func mergeMap[K ~string, V any](current, wanted map[K]V, before []string) map[K]
 }
 
 func mergeTaints(current, wanted []corev1.Taint, before []string) []corev1.Taint {
+	wanted = ownTaints(wanted)
 	ours := map[string]corev1.Taint{}
 	for _, t := range wanted {
 		ours[taintName(t)] = t
@@ -218,7 +220,7 @@ func mergeTaints(current, wanted []corev1.Taint, before []string) []corev1.Taint
 		switch {
 		case still && mine.Value != t.Value:
 			next = append(next, mine)
-		case still || !slices.Contains(before, name):
+		case still || isControlPlanes(t) || !slices.Contains(before, name):
 			next = append(next, t)
 		}
 		delete(ours, name)
@@ -230,6 +232,20 @@ func mergeTaints(current, wanted []corev1.Taint, before []string) []corev1.Taint
 		}
 	}
 	return next
+}
+
+// isControlPlanes reports whether a taint is one that the control plane sets and removes, such as not-ready. A node may be
+// created with it, as by a kubelet that waits for its cloud's controller; from then on it is not the provider's, which
+// may have it from a Node that it has read.
+func isControlPlanes(t corev1.Taint) bool {
+	return strings.HasPrefix(t.Key, "node.kubernetes.io/") || strings.HasPrefix(t.Key, "node.cloudprovider.kubernetes.io/")
+}
+
+func ownTaints(wanted []corev1.Taint) []corev1.Taint {
+	if !slices.ContainsFunc(wanted, isControlPlanes) {
+		return wanted
+	}
+	return slices.DeleteFunc(slices.Clone(wanted), isControlPlanes)
 }
 
 // taintName is what distinguishes taints in the API.

@@ -366,14 +366,15 @@ func (n *NodeController) sync(ctx context.Context) bool {
 	if err == nil || ctx.Err() != nil {
 		return true
 	}
+	again := n.getOrCreate
 	if n.onStatusError != nil {
-		err = n.onStatusError(ctx, err)
+		err, again = n.onStatusError(ctx, err), n.get // what was deleted is the handler's to make
 	} else if apierrors.IsNotFound(err) {
 		log.G(ctx).Warn("The node was deleted; registering it again")
 		err = nil
 	}
 	if err == nil {
-		if err = n.getOrCreate(ctx); err == nil {
+		if err = again(ctx); err == nil {
 			err = n.update(ctx)
 		}
 	}
@@ -531,6 +532,15 @@ func (n *NodeController) tryRegister(ctx context.Context) error {
 // refused reports whether the API server will not change its mind by itself.
 func refused(err error) bool {
 	return apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err)
+}
+
+func (n *NodeController) get(ctx context.Context) error {
+	node, err := n.read(ctx)
+	if err != nil {
+		return fmt.Errorf("cannot get node %s: %w", n.name, err)
+	}
+	n.take(node)
+	return nil
 }
 
 func (n *NodeController) getOrCreate(ctx context.Context) error {

@@ -167,6 +167,21 @@ func TestStatusUpdateErrorHandler(t *testing.T) {
 		was = hears(func(context.Context) error { return nil })
 		want(t, "handled", len(was), 1)
 
+		// One that does nothing about it does not want it back, as where the node was removed for good.
+		node := r.api.Node("vk")
+		if err := r.api.Tracker.Delete(fakeapi.Nodes, "", "vk"); err != nil {
+			t.Fatal(err)
+		}
+		pass(5 * time.Minute)
+		want(t, "ready", r.ready(), "no node")
+		node.ResourceVersion = ""
+		if err := r.api.Tracker.Add(node); err != nil {
+			t.Fatal(err)
+		}
+		pass(time.Minute)
+		r.wantReady("True")
+		hears(func(context.Context) error { return nil })
+
 		r.api.Fail("patch nodes/status", errors.New("broken"))
 		r.api.Written()
 		r.notify(&corev1.Node{Status: corev1.NodeStatus{Capacity: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("9")}}})
@@ -225,7 +240,7 @@ func TestNodeOptions(t *testing.T) {
 	leases := api.CoordinationV1().Leases(corev1.NamespaceNodeLease)
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "vk"}}
 	for name, opts := range map[string][]NodeControllerOpt{
-		"ping interval":              {WithNodePingInterval(0)},
+		"ping interval":              {WithNodePingInterval(-1)},
 		"negative ping timeout":      {WithNodePingTimeout(-1)},
 		"status interval":            {WithNodeStatusUpdateInterval(-time.Second)},
 		"lease without a client":     {WithNodeEnableLeaseV1(nil, 40)},

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -38,7 +39,8 @@ type NodeControllerOpt func(*NodeController) error
 
 // ErrorHandler gets the error of a status update that failed. If it returns nil,
 // having removed the cause, the update is tried once more at once; else the
-// error it returns is logged, and the update is tried at the next interval.
+// error it returns is logged, and the update is tried at the next interval. A Node that was
+// deleted is not made again unless the handler does so.
 type ErrorHandler func(ctx context.Context, err error) error
 
 // WithNodeMetrics has the calls of the provider measured.
@@ -89,14 +91,14 @@ func WithNodeEnableLeaseV1WithRenewInterval(client coordinationv1.LeaseInterface
 	}
 }
 
-// WithNodePingInterval sets how often the provider is pinged; the default is
+// WithNodePingInterval sets how often the provider is pinged; the default, also for zero, is
 // DefaultPingInterval. Without a lease the status is written as often.
 func WithNodePingInterval(interval time.Duration) NodeControllerOpt {
 	return func(n *NodeController) error {
-		if interval <= 0 {
-			return errdefs.InvalidInputf("a ping interval of %v is not possible: it must be positive", interval)
+		if interval < 0 {
+			return errdefs.InvalidInputf("a ping interval of %v is not possible: it must not be negative", interval)
 		}
-		n.pingInterval = interval
+		n.pingInterval = cmp.Or(interval, DefaultPingInterval)
 		return nil
 	}
 }
@@ -114,13 +116,13 @@ func WithNodePingTimeout(timeout time.Duration) NodeControllerOpt {
 }
 
 // WithNodeStatusUpdateInterval sets how often the status is compared with the
-// API's where there is a lease; the default is DefaultStatusUpdateInterval.
+// API's where there is a lease; the default, also for zero, is DefaultStatusUpdateInterval.
 func WithNodeStatusUpdateInterval(interval time.Duration) NodeControllerOpt {
 	return func(n *NodeController) error {
-		if interval <= 0 {
-			return errdefs.InvalidInputf("a status update interval of %v is not possible: it must be positive", interval)
+		if interval < 0 {
+			return errdefs.InvalidInputf("a status update interval of %v is not possible: it must not be negative", interval)
 		}
-		n.statusInterval = interval
+		n.statusInterval = cmp.Or(interval, DefaultStatusUpdateInterval)
 		return nil
 	}
 }

@@ -107,7 +107,7 @@ func TestNewNodeRefuses(t *testing.T) {
 		"a lease of another name":        lease("", "other", 40),
 		"a lease in another namespace":   lease("default", "node", 40),
 		"a lease without a duration":     lease("", "", 0),
-		"a ping interval of zero":        WithNodePingInterval(0),
+		"a negative ping interval":       WithNodePingInterval(-1),
 		"a negative status interval":     WithNodeStatusUpdateInterval(-1),
 		"a lease, but then without name": lease("kube-system", "", 40),
 	} {

@@ -44,15 +44,15 @@ func WithNodeLease(lease *coordinationv1.Lease) NodeOpt {
 	}
 }
 
-// WithNodePingInterval sets how often the provider is pinged; the default is
-// DefaultPingInterval. It must be positive.
+// WithNodePingInterval sets how often the provider is pinged; the default, also for zero, is
+// DefaultPingInterval. It must not be negative.
 func WithNodePingInterval(interval time.Duration) NodeOpt {
 	return controllerOption(node.WithNodePingInterval(interval))
 }
 
 // WithNodeStatusUpdateInterval sets how often the status is compared with the
-// API's where there is a lease; the default is DefaultStatusUpdateInterval. It
-// must be positive.
+// API's where there is a lease; the default, also for zero, is DefaultStatusUpdateInterval. It
+// must not be negative.
 func WithNodeStatusUpdateInterval(interval time.Duration) NodeOpt {
 	return controllerOption(node.WithNodeStatusUpdateInterval(interval))
 }

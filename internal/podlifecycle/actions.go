@@ -19,9 +19,10 @@ func (pc *Controller) inspect(ctx context.Context, r *podRecord, pod *corev1.Pod
 	target := r.pod
 	r.inspectedAt = time.Now() // also if it has no answer: what is due meanwhile is not held up
 	fresh := pod != nil && pod.DeletionTimestamp == nil && !r.ran
+	coming := !r.createdAt.IsZero() && r.providerStatus == nil && r.requested == requestedNone
 	r.mu.Unlock()
 
-	found, namesake, err := pc.backend.find(ctx, r.id, target)
+	found, namesake, err := pc.backend.find(ctx, r.id, target, coming)
 	var namesakes []*corev1.Pod
 	if namesake != nil && pod != nil && !r.hasRun() {
 		namesakes = append(namesakes, namesake) // else what went before it, or what came after

@@ -101,8 +101,9 @@ func (b *backend) deletePod(ctx context.Context, pod *corev1.Pod, grace time.Dur
 }
 
 // findPod returns the pod that the provider holds under the name, or UID, of one, with
-// its status, or nil if it holds none. An error means that it is not known which.
-func (b *backend) findPod(ctx context.Context, wanted *corev1.Pod) (*corev1.Pod, error) {
+// its status, or nil if it holds none. An error means that it is not known which. coming is whether the pod was created
+// and not shown yet: then an error of no class is one, though lists lack the pod.
+func (b *backend) findPod(ctx context.Context, wanted *corev1.Pod, coming bool) (*corev1.Pod, error) {
 	var pod *corev1.Pod
 	limited, cancel := limit(ctx, slowQuestion)
 	defer cancel()
@@ -117,7 +118,7 @@ func (b *backend) findPod(ctx context.Context, wanted *corev1.Pod) (*corev1.Pod,
 	switch {
 	case errdefs.IsOnlyNotFound(err):
 		return nil, nil
-	case err != nil && limited.Err() != nil:
+	case err != nil && (limited.Err() != nil || coming):
 		return nil, err
 	case err != nil:
 		return b.findInList(ctx, wanted, err)

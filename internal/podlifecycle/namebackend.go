@@ -85,7 +85,7 @@ func (b *nameBackend) delete(ctx context.Context, id types.UID, pod *corev1.Pod,
 	return b.deletePod(ctx, pod, grace)
 }
 
-func (b *nameBackend) find(ctx context.Context, id types.UID, pod *corev1.Pod) (found, namesake *corev1.Pod, err error) {
+func (b *nameBackend) find(ctx context.Context, id types.UID, pod *corev1.Pod, coming bool) (found, namesake *corev1.Pod, err error) {
 	name := nameOf(pod)
 	b.mu.Lock()
 	h := b.holder(name)
@@ -93,7 +93,7 @@ func (b *nameBackend) find(ctx context.Context, id types.UID, pod *corev1.Pod) (
 	if h != nil && h.id != id {
 		return nil, nil, nil // the name means another pod, and this one was not given to the provider yet
 	}
-	shown, err := b.findPod(ctx, pod)
+	shown, err := b.findPod(ctx, pod, coming)
 	if err != nil || shown == nil {
 		return nil, nil, err
 	}

@@ -235,7 +235,7 @@ func (h *nameHistory) step(ctx context.Context, step string) (answer string, err
 			h.provider.Hold(other, corev1.PodRunning)
 		}
 		h.provider.TakeCalls()
-		found, namesake, err := h.b.find(ctx, idOf(pod), pod)
+		found, namesake, err := h.b.find(ctx, idOf(pod), pod, false)
 		switch asked := len(h.provider.TakeCalls("get")) > 0; {
 		case err != nil:
 			return "", err

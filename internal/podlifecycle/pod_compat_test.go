@@ -2,7 +2,10 @@ package podlifecycle
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -128,4 +131,34 @@ func (p ignoring) CreatePod(ctx context.Context, pod *corev1.Pod) error {
 		return nil
 	}
 	return p.Polled.CreatePod(ctx, pod)
+}
+
+// Some services have a unit before its containers run, and their providers say of it that it cannot be read, and leave it
+// out of the list: such a pod, whose image is pulled for minutes, is not lost.
+func TestPodThatIsLongInBeingShown(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		r.handler = r.provider.Polled()
+		r.start()
+		r.addPods(1) // so that the list is one
+		var pulls atomic.Bool
+		pulls.Store(true)
+		r.provider.Script(func(s *nodetest.Script) {
+			s.OnGet = func(name string) error {
+				if name == "web" && pulls.Load() {
+					return errors.New("the group has no address yet")
+				}
+				return nil
+			}
+			s.List = func() []*corev1.Pod {
+				return slices.DeleteFunc(r.provider.Pods(), func(p *corev1.Pod) bool { return p.Name == "web" && pulls.Load() })
+			}
+		})
+		r.api.AddPod(aPod("web"))
+		pass(20 * time.Minute)
+		want(t, "phase while the image is pulled", r.phase("web"), corev1.PodPending)
+		pulls.Store(false)
+		pass(5 * time.Minute)
+		want(t, "phase", r.phase("web"), corev1.PodRunning)
+		wantList(t, "calls", r.provider.TakeCalls("create", "delete"), "create web "+string(r.api.Pod("web").UID))
+	})
 }

@@ -23,7 +23,7 @@ type podBackend interface {
 	// find returns the pod as the provider holds it, with its status, or nil. An error
 	// means that it is not known whether it does. namesake is another pod that the
 	// provider holds in its place.
-	find(ctx context.Context, id types.UID, pod *corev1.Pod) (found, namesake *corev1.Pod, err error)
+	find(ctx context.Context, id types.UID, pod *corev1.Pod, coming bool) (found, namesake *corev1.Pod, err error)
 
 	// status returns the status of a pod that the provider holds, or nil if it does not
 	// know the pod. It is the provider's: copy what is kept.
@@ -74,8 +74,8 @@ func (b *uidBackend) delete(ctx context.Context, _ types.UID, pod *corev1.Pod, g
 	return b.deletePod(ctx, pod, grace)
 }
 
-func (b *uidBackend) find(ctx context.Context, _ types.UID, pod *corev1.Pod) (found, namesake *corev1.Pod, err error) {
-	found, err = b.findPod(ctx, pod)
+func (b *uidBackend) find(ctx context.Context, _ types.UID, pod *corev1.Pod, coming bool) (found, namesake *corev1.Pod, err error) {
+	found, err = b.findPod(ctx, pod, coming)
 	if found != nil && found.UID != "" && found.UID != pod.UID {
 		return nil, found, err
 	}
