@@ -31,6 +31,8 @@ type checkpoint struct {
 	Attempts map[string]attempt `json:"attempts,omitempty"`
 	// Superseded are the last attempts that a restart of all containers has ended.
 	Superseded map[string]uint32 `json:"superseded,omitempty"`
+	// Restarting are the last attempts that are stopped to be started again, by name.
+	Restarting map[string]uint32 `json:"restarting,omitempty"`
 
 	status *corev1.PodStatus // of status.json; nil if there is none
 }
@@ -67,7 +69,7 @@ func (w *worker) persist(d desired) error {
 	if w.removed {
 		return notHeld(d.pod)
 	}
-	c := checkpoint{Taken: w.taken, Pod: d.pod, Stop: d.stop.checkpoint(), Attempts: d.attempts, Superseded: d.superseded}
+	c := checkpoint{Taken: w.taken, Pod: d.pod, Stop: d.stop.checkpoint(), Attempts: d.attempts, Superseded: d.superseded, Restarting: d.restarting}
 	if d.resize != nil {
 		c.Resize = &resizeCheckpoint{Wanted: d.resize.wanted, Pending: d.resize.pending, Since: d.resize.since}
 	}

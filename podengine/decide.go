@@ -145,25 +145,33 @@ func (d *decision) done() bool {
 	for i := range d.pod.Spec.InitContainers {
 		c := &d.pod.Spec.InitContainers[i]
 		inc := d.containers[c.Name]
-		if inc != nil && inc.phase == exited && inc.exitCode != 0 && !podspec.IsSidecar(c) && !podspec.ShouldRestart(d.pod, c, inc.exitCode) {
+		if inc != nil && inc.phase == exited && inc.exitCode != 0 && !podspec.IsSidecar(c) && !d.startsAgain(c, inc) {
 			return true
 		}
 	}
 	for i := range d.pod.Spec.Containers {
 		c := &d.pod.Spec.Containers[i]
 		inc := d.containers[c.Name]
-		if inc == nil || inc.phase != exited || podspec.ShouldRestart(d.pod, c, inc.exitCode) {
+		if inc == nil || inc.phase != exited || d.startsAgain(c, inc) {
 			return false
 		}
 	}
 	return true
 }
 
+// startsAgain reports whether a container that has ended is to be started again: since it
+// was stopped for that, or by its restart policy.
+func (d *decision) startsAgain(c *corev1.Container, inc *container) bool {
+	return d.restarting[inc.id] || podspec.ShouldRestart(d.pod, c, inc.exitCode)
+}
+
 // place makes a new sandbox, once nothing of the pod runs in an old one.
 func (d *decision) place() action {
 	for _, c := range d.containers {
 		if c.mayRun() {
-			return d.stopAll()
+			a := d.stopAll()
+			a.again = d.pod.Spec.RestartPolicy != corev1.RestartPolicyNever
+			return a
 		}
 	}
 	if d.later(d.failed[""]) || d.sandbox == nil && d.later(d.vanished) {
@@ -213,7 +221,7 @@ func (d *decision) runInit() (action, bool) {
 		if d.initialized && !sidecar {
 			continue
 		}
-		if inc != nil && inc.phase == exited && inc.exitCode == 0 && !sidecar {
+		if inc != nil && inc.phase == exited && inc.exitCode == 0 && !sidecar && !d.restarting[inc.id] {
 			continue
 		}
 		if inc != nil && inc.mayRun() {
@@ -245,7 +253,7 @@ func (d *decision) runContainers() (action, bool) {
 			}
 			continue
 		}
-		if inc != nil && inc.phase == exited && !podspec.ShouldRestart(d.pod, c, inc.exitCode) {
+		if inc != nil && inc.phase == exited && !d.startsAgain(c, inc) {
 			continue
 		}
 		if a, ok := d.start(c.Name, inc); ok {
@@ -287,22 +295,29 @@ func (d *decision) startable(inc *container) bool {
 	return c != nil && (inc.hash == "" || inc.hash == hashOf(c))
 }
 
-// kill stops a container that has to be started again, or gives it other
-// resources.
+// kill stops a container that has to be started again, or that its probes say is not
+// well, or gives it other resources.
 func (d *decision) kill(c *corev1.Container, inc *container) (action, bool) {
-	a := action{verb: doKill, container: c.Name, id: inc.id}
+	restarts := policyOf(d.pod, c) != corev1.RestartPolicyNever
+	a := action{verb: doKill, container: c.Name, id: inc.id, again: true}
 	resize, restart := resizeOf(c, inc, d.applied)
 	switch {
 	case inc.phase == unknown:
 		a.why = "Container is in unknown state, try killing it before restarting"
+		a.again = restarts
 	case inc.hash != "" && inc.hash != hashOf(c):
 		a.why = fmt.Sprintf("Container %s definition changed, will be restarted", c.Name)
 	case d.probed[c.Name].failed != "":
 		a.why = d.probed[c.Name].failed
+		if a.again = restarts || d.restarting[inc.id]; a.again {
+			a.why += ", will be restarted"
+		}
 	case restart:
 		a.why = fmt.Sprintf("Container %s resize requires restart", c.Name)
+	case d.restarting[inc.id]: // its stop has not come to an end
+		a.why = fmt.Sprintf("Container %s will be restarted", c.Name)
 	case resize:
-		a.verb = doResize
+		a.verb, a.again = doResize, false
 	default:
 		return action{}, false
 	}

@@ -44,6 +44,7 @@ func TestDecide(t *testing.T) {
 			v := &view{
 				now: testNow, pod: parsePod(t, columns[0]), containers: map[string]*container{},
 				failed: map[string]time.Time{}, crashed: map[string]time.Time{}, probed: map[string]probed{},
+				restarting: map[string]bool{},
 			}
 			parseState(t, v, columns[1])
 			if got := describe(decide(v)); got != columns[2] {
@@ -181,10 +182,12 @@ func parseContainer(t *testing.T, v *view, name, text string, duration func(stri
 			c.hash = hashOf(&corev1.Container{Name: name, Image: "other"})
 		case part == "unstartable":
 			v.unstartable = map[string]bool{c.id: true}
+		case part == "again":
+			v.restarting[c.id] = true
 		case part == "started":
 			v.probed[name] = probed{started: true}
 		case part == "unwell":
-			v.probed[name] = probed{started: true, failed: fmt.Sprintf("Container %s failed liveness probe, will be restarted", name)}
+			v.probed[name] = probed{started: true, failed: fmt.Sprintf("Container %s failed liveness probe", name)}
 		case strings.HasSuffix(part, "ago"):
 			c.finished = testNow.Add(-duration(strings.TrimSuffix(part, "ago")))
 		case i > 0 && parts[i-1] == "exited":

@@ -244,7 +244,7 @@ func (cfg *Config) validate() error {
 func (e *Engine) resume(c checkpoint) {
 	w := newWorker(e, c.Pod, c.Taken)
 	w.resumed = true
-	w.attempts, w.superseded = c.Attempts, c.Superseded
+	w.attempts, w.superseded, w.restarting = c.Attempts, c.Superseded, c.Restarting
 	if c.Resize != nil && c.Resize.Wanted != nil {
 		w.resize = &resize{wanted: c.Resize.Wanted, pending: c.Resize.Pending, since: c.Resize.Since}
 	}

@@ -123,10 +123,10 @@ func (w *worker) containerStatus(ctx context.Context, pod *corev1.Pod, stop *sto
 		s.State = w.stateBefore(c.Name, inc)
 	case exited:
 		ended := w.terminated(ctx, pod, c, inc)
-		s.Ready = k == initKind && inc.exitCode == 0
 		waits := w.waitingToRestart(pod, c, inc, now)
 		if waits == nil || stop != nil || k == ephemeralKind {
 			s.State.Terminated = ended
+			s.Ready = k == initKind && inc.exitCode == 0
 			break
 		}
 		s.State.Waiting, s.LastTerminationState.Terminated = waits, ended
@@ -146,9 +146,10 @@ func (w *worker) waiting(pod *corev1.Pod, c *corev1.Container) *corev1.Container
 }
 
 // waitingToRestart is why a container that has ended is not started yet, though
-// it will be; nil if it is about to be, or will not.
+// it will be; nil if it is about to be by its restart policy, or will not.
 func (w *worker) waitingToRestart(pod *corev1.Pod, c *corev1.Container, inc *container, now time.Time) *corev1.ContainerStateWaiting {
-	if !podspec.ShouldRestart(pod, c, inc.exitCode) {
+	again := w.startsAgain(inc)
+	if !again && !podspec.ShouldRestart(pod, c, inc.exitCode) {
 		return nil
 	}
 	f := w.failures[c.Name]
@@ -164,6 +165,9 @@ func (w *worker) waitingToRestart(pod *corev1.Pod, c *corev1.Container, inc *con
 	}
 	if f.reason != "" {
 		return failed
+	}
+	if again { // how it ended must not end the pod
+		return &corev1.ContainerStateWaiting{Reason: "ContainerCreating"}
 	}
 	return nil
 }

@@ -42,10 +42,15 @@ func (w *worker) endingOf(id string) *ending {
 	return w.endings[id]
 }
 
-// killContainer stops a container that will be started again.
+// killContainer stops a container while the pod goes on.
 func (w *worker) killContainer(ctx context.Context, pod *corev1.Pod, seen *runtimeView, a action) error {
 	for _, inc := range seen.containers[a.container] {
 		if inc.id == a.id {
+			if a.again {
+				if err := w.recordRestarts(pod, inc); err != nil {
+					return err
+				}
+			}
 			_, c := findContainer(pod, a.container)
 			grace := podspec.GracePeriod(pod, w.engine.failedProbe(pod, c))
 			return w.stopContainer(ctx, pod, seen, c, inc, time.Now().Add(grace), a.why, nil)
@@ -138,8 +143,13 @@ func waitForKilled(ctx context.Context, before []*turn) error {
 
 // stopPod stops all containers of a pod, and then its sandboxes. The preStop hooks
 // of all run at once; sidecars are stopped after the others and in the reverse of
-// their order (KEP-753).
-func (w *worker) stopPod(ctx context.Context, pod *corev1.Pod, s *stop, seen *runtimeView) error {
+// their order (KEP-753). With again set it is only to have another sandbox.
+func (w *worker) stopPod(ctx context.Context, pod *corev1.Pod, s *stop, seen *runtimeView, again bool) error {
+	if again {
+		if err := w.recordRestarts(pod, toRestart(pod, seen)...); err != nil {
+			return err
+		}
+	}
 	by := time.Now().Add(podspec.GracePeriod(pod, nil))
 	if s != nil {
 		by = s.by

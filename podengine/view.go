@@ -34,6 +34,9 @@ type view struct {
 	// applied are the resources that containers were given since their start,
 	// by ID.
 	applied map[string]string
+	// restarting are the attempts that are stopped, or were, to be started again
+	// however they end; by ID.
+	restarting map[string]bool
 	// probed is what probes say of containers that run, by name.
 	probed map[string]probed
 }
@@ -103,7 +106,7 @@ const (
 	doSandbox verb = "sandbox" // make a new sandbox
 	doStart   verb = "start"   // pull the image, create and start a container
 	doLaunch  verb = "launch"  // start a container that was created before
-	doKill    verb = "kill"    // stop a container, which will be started again
+	doKill    verb = "kill"    // stop a container, which is started again if action.again is set
 	doDiscard verb = "discard" // remove a container whose command has not run, and will not
 	doResize  verb = "resize"  // give a container that runs other resources
 	doExpire  verb = "expire"  // end the pod, which has run too long
@@ -118,6 +121,7 @@ type action struct {
 	container string    // by name
 	id        string    // of its attempt
 	why       string    // for the event
+	again     bool      // what is stopped is started again, however it ends
 	at        time.Time // with doNothing: when to look again; zero means never
 	held      []string  // containers that the crash-loop back-off keeps from their start, by name
 }

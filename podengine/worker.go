@@ -87,6 +87,9 @@ type desired struct {
 	// superseded are the last attempts of containers that were ended to start all
 	// containers again, by name. The map is never changed, but replaced.
 	superseded map[string]uint32
+	// restarting are the last attempts that are stopped, or were, to be started again
+	// however they end, by name. The map is never changed, but replaced.
+	restarting map[string]uint32
 }
 
 // wanted is the pod as the node applied it last.
@@ -365,6 +368,7 @@ func (w *worker) view(pod *corev1.Pod, stop *stop, seen *runtimeView) *view {
 		failed:     map[string]time.Time{},
 		crashed:    map[string]time.Time{},
 		applied:    w.applied,
+		restarting: w.restartingOf(seen),
 		probed:     w.engine.probed(pod),
 
 		unstartable: map[string]bool{},
@@ -445,7 +449,7 @@ func (w *worker) act(ctx context.Context, a action, pod *corev1.Pod, stop *stop,
 	case doRestart:
 		return w.restartAll(ctx, pod, seen)
 	case doStop:
-		return w.stopPod(ctx, pod, stop, seen)
+		return w.stopPod(ctx, pod, stop, seen, a.again)
 	}
 	return errors.New("no such action: " + string(a.verb))
 }

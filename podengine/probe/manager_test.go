@@ -199,7 +199,7 @@ func TestLivenessHoldsUntilTheNextContainer(t *testing.T) {
 		r.at(4)
 		r.probed(Liveness, "0", "1")
 		r.result(Result{Started: true, Ready: true, LivenessFailed: true, Message: "dead"})
-		if got := r.Results("uid")["c"].Failed("c"); got != "Container c failed liveness probe, will be restarted" {
+		if got := r.Results("uid")["c"].Failed("c"); got != "Container c failed liveness probe" {
 			t.Error(got)
 		}
 		r.wantRecorded(&r.notes, "1 uid", "1 uid") // ready, failed
@@ -254,7 +254,7 @@ func TestStartupFails(t *testing.T) {
 		r.probed(Startup, "0", "1", "2")
 		r.probed(Readiness)
 		r.result(Result{StartupFailed: true, Message: "never"})
-		if got := r.Results("uid")["c"].Failed("c"); got != "Container c failed startup probe, will be restarted" {
+		if got := r.Results("uid")["c"].Failed("c"); got != "Container c failed startup probe" {
 			t.Error(got)
 		}
 	})

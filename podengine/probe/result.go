@@ -23,13 +23,14 @@ type Result struct {
 }
 
 // Failed says why the container is to be killed, in the words of the kubelet's
-// event Killing; it is empty if there is no reason.
+// event Killing, which adds whether it will be restarted; it is empty if there is no
+// reason.
 func (r Result) Failed(container string) string {
 	switch {
 	case r.StartupFailed:
-		return fmt.Sprintf("Container %s failed startup probe, will be restarted", container)
+		return fmt.Sprintf("Container %s failed startup probe", container)
 	case r.LivenessFailed:
-		return fmt.Sprintf("Container %s failed liveness probe, will be restarted", container)
+		return fmt.Sprintf("Container %s failed liveness probe", container)
 	}
 	return ""
 }

@@ -1,0 +1,226 @@
+package podengine
+
+import (
+	"context"
+	"errors"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	"k8s.io/utils/exec"
+)
+
+// unwell has the liveness probes of containers fail until the function that it returns
+// is called.
+func (r *rig) unwell() (heal func()) {
+	r.runtime.set(func() {
+		r.runtime.exec = func(context.Context, string, []string) error {
+			return exec.CodeExitError{Err: errors.New("no"), Code: 1}
+		}
+	})
+	return func() {
+		r.runtime.set(func() { r.runtime.exec = func(context.Context, string, []string) error { return nil } })
+	}
+}
+
+// probedForLife gives the first container a liveness probe, a second.
+var probedForLife = first(func(c *corev1.Container) {
+	c.LivenessProbe = &corev1.Probe{ProbeHandler: corev1.ProbeHandler{Exec: command("alive")}, PeriodSeconds: 1, FailureThreshold: 1}
+})
+
+// image2 has the first container run another image.
+var image2 = first(func(c *corev1.Container) { c.Image = "image:2" })
+
+// wantNeverEnded checks that the pod was not reported as ended at any time.
+func (r *rig) wantNeverEnded(pod *corev1.Pod) {
+	r.t.Helper()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, p := range r.notified {
+		if phase := p.Status.Phase; p.UID == pod.UID && (phase == corev1.PodSucceeded || phase == corev1.PodFailed) {
+			r.t.Errorf("the pod was reported as %s, while a container was started again", phase)
+		}
+	}
+}
+
+// A container that exits with 0 when it is asked to stop has not done its work: if the
+// engine asks, to start it again, it is, however it ends.
+func TestWhatIsStoppedToBeStartedAgainIs(t *testing.T) {
+	fails := func(r *rig, _ *corev1.Pod) {
+		heal := r.unwell()
+		r.after(1500 * time.Millisecond)
+		heal()
+	}
+	updates := func(changes ...func(*corev1.Pod)) func(*rig, *corev1.Pod) {
+		return func(r *rig, pod *corev1.Pod) {
+			pod = pod.DeepCopy()
+			for _, change := range changes {
+				change(pod)
+			}
+			r.update(pod)
+		}
+	}
+	resizable := first(func(c *corev1.Container) {
+		c.Resources.Requests = cpu("1")
+		c.ResizePolicy = []corev1.ContainerResizePolicy{{ResourceName: corev1.ResourceCPU, RestartPolicy: corev1.RestartContainer}}
+	})
+	bigger := first(func(c *corev1.Container) { c.Resources.Requests = cpu("2") })
+	loses := func(r *rig, _ *corev1.Pod) {
+		box := r.runtime.box()
+		r.runtime.set(func() { r.runtime.boxes[box].State = runtimeapi.PodSandboxState_SANDBOX_NOTREADY })
+	}
+	own := func(policy corev1.ContainerRestartPolicy) func(*corev1.Pod) {
+		return first(func(c *corev1.Container) { c.RestartPolicy = &policy })
+	}
+	const probed = "Normal Killing {a}: Container a failed liveness probe"
+	for name, test := range map[string]struct {
+		pod   *corev1.Pod
+		stops func(*rig, *corev1.Pod)
+		code  int32
+		want  string
+		event string
+	}{
+		"liveness, OnFailure":           {makePod("a", onFailure, probedForLife), fails, 0, "Running a=ready#1", probed + ", will be restarted"},
+		"liveness, Never":               {makePod("a", never, probedForLife), fails, 0, "Succeeded a=Completed/0", probed},
+		"liveness, Never, badly":        {makePod("a", never, probedForLife), fails, 143, "Failed a=Error/143", probed},
+		"liveness, its own OnFailure":   {makePod("a", never, own(corev1.ContainerRestartPolicyOnFailure), probedForLife), fails, 0, "Running a=ready#1", probed + ", will be restarted"},
+		"liveness, its own Never":       {makePod("a", onFailure, own(corev1.ContainerRestartPolicyNever), probedForLife), fails, 143, "Failed a=Error/143", probed},
+		"resize, OnFailure":             {makePod("a", onFailure, resizable), updates(bigger), 0, "Running a=ready#1", "Normal Killing {a}: Container a resize requires restart"},
+		"image, OnFailure":              {makePod("a", onFailure), updates(image2), 0, "Running a=ready#1", "Normal Killing {a}: Container a definition changed, will be restarted"},
+		"image, Never":                  {makePod("a", never), updates(image2), 143, "Running a=ready#1", "Normal Killing {a}: Container a definition changed, will be restarted"},
+		"image, its own Never":          {makePod("a", own(corev1.ContainerRestartPolicyNever)), updates(image2), 0, "Running a=ready#1", "Normal Killing {a}: Container a definition changed, will be restarted"},
+		"lost sandbox, OnFailure":       {makePod("a b", onFailure), loses, 0, "Running a=ready#1 b=ready#1", "Normal Killing {a}: Stopping container a"},
+		"lost sandbox, Never":           {makePod("a", never), loses, 0, "Succeeded a=Completed/0", "Normal Killing {a}: Stopping container a"},
+		"lost sandbox, its own Never":   {makePod("a b", onFailure, own(corev1.ContainerRestartPolicyNever)), loses, 0, "Running a=Completed/0 b=ready#1", "Normal Killing {a}: Stopping container a"},
+		"lost sandbox, init containers": {makePod("i a", onFailure), loses, 0, "Running i=Completed/0#1 a=ready#1", "Normal Killing {a}: Stopping container a"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(r *rig) {
+				r.runtime.set(func() {
+					r.runtime.exec = func(context.Context, string, []string) error { return nil }
+					for _, name := range []string{"a", "b"} {
+						r.runtime.plans[name] = plan{lingers: time.Second, stopCode: test.code}
+					}
+					r.runtime.plans["i"] = plan{runs: 100 * time.Millisecond}
+				})
+				r.create(test.pod)
+				r.after(5 * time.Second)
+				r.events.drain()
+				test.stops(r, test.pod)
+				r.after(10 * time.Second)
+				r.wantState(test.pod, test.want)
+				if events := r.events.drain(); !slices.Contains(events, test.event) {
+					t.Errorf("events are %q, want %q", events, test.event)
+				}
+				if !strings.HasPrefix(test.want, "Running") {
+					return
+				}
+				r.wantNeverEnded(test.pod)
+				r.restart(time.Minute) // what was to be started again is not for a second time
+				r.after(5 * time.Minute)
+				r.wantState(test.pod, test.want)
+			})
+		})
+	}
+}
+
+// A container that has ended by itself is not started again for a new image.
+func TestANewImageOfAContainerThatHasEnded(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		r.runtime.plans["a"] = plan{runs: time.Second}
+		pod := makePod("a b", never)
+		r.create(pod)
+		r.after(3 * time.Second)
+		r.wantState(pod, "Running a=Completed/0 b=ready")
+		pod = makePod("a b", never, image2)
+		r.update(pod)
+		r.after(10 * time.Second)
+		r.wantState(pod, "Running a=Completed/0 b=ready")
+	})
+}
+
+// A process that ends between the stop of a container and its start, or before the stop,
+// leaves what the next one goes on with.
+func TestARestartThatIsInterrupted(t *testing.T) {
+	for call, down := range map[string]string{"CreateContainer a": "Running a=CreateContainerError", "StopContainer a 30": "Running a=ready"} {
+		t.Run(call, func(t *testing.T) {
+			inBubble(t, func(r *rig) {
+				pod := makePod("a", onFailure, probedForLife)
+				r.runtime.exec = func(context.Context, string, []string) error { return nil }
+				r.create(pod)
+				r.runtime.did()
+				heal := r.unwell()
+				r.runtime.intercept(func(_ context.Context, did string) error {
+					if did == call {
+						return errors.New("killed before")
+					}
+					return nil
+				})
+				r.after(1500 * time.Millisecond)
+				r.wantState(pod, down)
+				r.end()
+				r.runtime.intercept(nil)
+				heal()
+				r.runtime.did()
+				r.begin()
+				r.after(0)
+				r.wantState(pod, "Running a=ready#1")
+				calls := r.runtime.did()
+				if want := []string{"StopContainer a 30", "CreateContainer a", "StartContainer a"}; !slices.Equal(calls, want[len(want)-len(calls):]) || len(calls) < 2 {
+					t.Errorf("calls are %v", calls)
+				}
+				r.after(5 * time.Minute)
+				r.wantState(pod, "Running a=ready#1")
+				r.wantNeverEnded(pod)
+			})
+		})
+	}
+}
+
+// A container is not stopped while it cannot be recorded that it is to be started again.
+func TestARestartThatCannotBeRecorded(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		pod := makePod("a", onFailure, probedForLife)
+		r.runtime.exec = func(context.Context, string, []string) error { return nil }
+		r.create(pod)
+		r.runtime.did()
+		blocked := r.checkpointFile(pod.UID) + unready
+		if err := os.Mkdir(blocked, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		heal := r.unwell()
+		r.after(time.Minute)
+		r.wantCalls()
+		r.wantState(pod, "Running a=ready")
+		if err := os.Remove(blocked); err != nil {
+			t.Fatal(err)
+		}
+		heal()
+		r.after(2 * lastRetry)
+		r.wantCalls("StopContainer a 30", "CreateContainer a", "StartContainer a")
+		r.wantState(pod, "Running a=ready#1")
+	})
+}
+
+// An init container whose state was unknown has not done its work, though it exits with
+// 0 when it is stopped.
+func TestAnInitContainerOfUnknownStateRunsAgain(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		pod := makePod("i a")
+		r.create(pod)
+		c := r.runtime.newest("i")
+		r.runtime.set(func() { c.State = runtimeapi.ContainerState_CONTAINER_UNKNOWN })
+		r.runtime.intercept(func(_ context.Context, call string) error {
+			if call == "StopContainer i 30" {
+				r.runtime.set(func() { c.State = runtimeapi.ContainerState_CONTAINER_RUNNING }) // it answers again
+			}
+			return nil
+		})
+		r.after(5 * time.Second)
+		r.wantState(pod, "Pending i=running#1 a=PodInitializing")
+	})
+}
