@@ -16,6 +16,7 @@ import (
 // crash is the crash-loop back-off of a container.
 type crash struct {
 	counted string        // the attempt whose end was counted last, by ID
+	form    string        // the container's image and resources then
 	delay   time.Duration // of the next restart
 	ahead   string        // the attempt that ended in the future, by ID: a clock was set back
 	seen    time.Time     // when that was seen first
@@ -40,14 +41,18 @@ func (w *worker) downUntil(c *corev1.Container, last *container, now time.Time) 
 	return last.finished.Add(delay), delay
 }
 
+// crashForm is what of a container begins its back-off afresh when it changes, as with a
+// kubelet: another image, or more memory, may be the remedy.
+func crashForm(c *corev1.Container) string { return c.Image + " " + resourcesOf(c) }
+
 // crashDelay is how long a container stays down after the end of an attempt:
 // not at all the first time, and no longer once it was to be started again.
 func (w *worker) crashDelay(c *corev1.Container, last *container) time.Duration {
-	if last == nil || last.phase != exited || last.hash != "" && last.hash != hashOf(c) {
+	if last == nil || last.phase != exited {
 		return 0
 	}
 	before := w.crashes[c.Name]
-	if before.counted == last.id || last.wasHealthy() {
+	if before.counted == last.id || before.form != crashForm(c) || last.wasHealthy() {
 		return 0
 	}
 	return before.delay
@@ -85,10 +90,11 @@ func (w *worker) crashed(c *corev1.Container, last *container) {
 	if w.isSuperseded(last) && !podspec.RestartsAll(c, last.exitCode) {
 		return
 	}
-	if last.wasHealthy() {
+	form := crashForm(c)
+	if last.wasHealthy() || before.form != form {
 		before.delay = 0
 	}
-	w.crashes[last.name] = crash{counted: last.id, delay: periodic.Doubled(before.delay, firstCrashDelay, lastCrashDelay)}
+	w.crashes[last.name] = crash{counted: last.id, form: form, delay: periodic.Doubled(before.delay, firstCrashDelay, lastCrashDelay)}
 }
 
 // collect removes all but the newest attempt of a container, whose log and

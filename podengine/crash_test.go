@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -139,6 +140,39 @@ func TestLivenessFailure(t *testing.T) {
 			t.Error("it was not started again")
 		}
 	})
+}
+
+// Another image, or other resources, begin the back-off afresh.
+func TestAChangeBeginsTheBackOffAfresh(t *testing.T) {
+	for name, change := range map[string]func(*corev1.Container){
+		"resources": func(c *corev1.Container) { c.Resources.Limits = memory("2Gi") },
+		"image":     func(c *corev1.Container) { c.Image = "image:2" },
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubbleWith(t, func(r *rig) {
+				r.runtime.plans["a"] = plan{runs: 2 * time.Second, code: 137}
+			}, func(r *rig) {
+				pod := makePod("a", first(func(c *corev1.Container) { c.Resources.Limits = memory("1Gi") }))
+				r.create(pod)
+				r.after(15 * time.Minute)
+				if waiting := r.status(pod).ContainerStatuses[0].State.Waiting; waiting == nil || !strings.Contains(waiting.Message, "back-off 5m0s") {
+					t.Fatalf("waiting is %v", waiting)
+				}
+				starts := r.starts("StartContainer a")
+				changed := pod.DeepCopy()
+				change(&changed.Spec.Containers[0])
+				r.update(changed)
+				r.after(time.Minute)
+				want := []time.Duration{0, 12 * time.Second, 34 * time.Second}
+				got := starts()
+				for i := range want {
+					if i >= len(got) || got[i] < want[i] || got[i] > want[i]+4*time.Second {
+						t.Fatalf("it was started at %v, want about %v", got, want)
+					}
+				}
+			})
+		})
+	}
 }
 
 func TestANewImageIsNotHeldBack(t *testing.T) {
