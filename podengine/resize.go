@@ -62,11 +62,11 @@ func resizeOf(c *corev1.Container, inc *container, applied map[string]string) (r
 }
 
 // recallResources takes what an earlier process has given to containers from the
-// status that it left.
+// status that it left. That of one that does not run has what the next run gets.
 func (w *worker) recallResources() {
 	for _, statuses := range [][]corev1.ContainerStatus{w.status.InitContainerStatuses, w.status.ContainerStatuses} {
 		for _, s := range statuses {
-			if s.Resources != nil {
+			if s.Resources != nil && s.State.Running != nil {
 				id := bareID(s.ContainerID)
 				w.applied[id] = resourcesOf(&corev1.Container{Resources: *s.Resources})
 			}
@@ -173,13 +173,14 @@ func (w *worker) resizeSandbox(ctx context.Context, pod *corev1.Pod, seen *runti
 	}
 }
 
-// setResources says what a container runs with.
+// setResources says what a container runs with, or would if it ran, and what the node has
+// set aside for it.
 func (w *worker) setResources(s *corev1.ContainerStatus, c *corev1.Container, inc *container) {
 	has, ok := given(inc, w.applied)
-	if !ok {
+	if !ok || !inc.mayRun() {
 		has = *c.Resources.DeepCopy()
 	}
 	has.Claims = c.Resources.Claims
 	s.Resources = &has
-	s.AllocatedResources = has.Requests.DeepCopy()
+	s.AllocatedResources = c.Resources.Requests.DeepCopy()
 }

@@ -70,13 +70,63 @@ func TestResize(t *testing.T) {
 			if n := r.events.count("Warning ResizeError {a}: cannot resize container a: too large"); n != 1 {
 				t.Errorf("it was reported %d times", n)
 			}
-			if c := r.status(bigger).ContainerStatuses[0]; c.Resources.Requests.Cpu().String() != "1" {
-				t.Errorf("resources are %v", c.Resources)
+			if c := r.status(bigger).ContainerStatuses[0]; c.Resources.Requests.Cpu().String() != "1" || c.AllocatedResources.Cpu().String() != "2" {
+				t.Errorf("resources are %v, %v allocated", c.Resources, c.AllocatedResources)
 			}
 			r.wantResize(bigger, "PodResizeInProgress Error 0: cannot resize container a: too large")
 			r.runtime.intercept(nil)
 			r.after(lastRetry)
 			r.wantResize(bigger)
+		})
+	})
+}
+
+// A container that does not run has the resources with which it is started next. One that
+// was created with others gets them once it runs, also if this process ends in between.
+func TestResizeOfAContainerThatDoesNotRun(t *testing.T) {
+	requests := func(amount string) func(*corev1.Pod) {
+		return first(func(c *corev1.Container) { c.Resources.Requests = cpu(amount) })
+	}
+	want := func(r *rig, pod *corev1.Pod, state string) {
+		t.Helper()
+		r.wantState(pod, state)
+		if c := r.status(pod).ContainerStatuses[0]; c.Resources.Requests.Cpu().String() != "2" || c.AllocatedResources.Cpu().String() != "2" {
+			t.Errorf("resources are %v, %v allocated", c.Resources, c.AllocatedResources)
+		}
+	}
+	t.Run("ended", func(t *testing.T) {
+		inBubble(t, func(r *rig) {
+			r.runtime.plans["a"] = plan{runs: time.Second}
+			r.create(makePod("a b", never, requests("1")))
+			r.after(3 * time.Second)
+			bigger := makePod("a b", never, requests("2"))
+			r.update(bigger)
+			r.after(resync)
+			want(r, bigger, "Running a=Completed/0 b=ready")
+			r.restart(time.Minute)
+			want(r, bigger, "Running a=Completed/0 b=ready")
+		})
+	})
+	t.Run("created", func(t *testing.T) {
+		inBubble(t, func(r *rig) {
+			r.createdOnly(makePod("a", requests("1")))
+			r.runtime.intercept(func(_ context.Context, call string) error {
+				if call == "StartContainer a" {
+					return errors.New("not now")
+				}
+				return nil
+			})
+			r.begin()
+			bigger := makePod("a", requests("2"))
+			r.update(bigger)
+			want(r, bigger, "Pending a=ContainerCreating")
+			r.end()
+			r.runtime.intercept(nil)
+			r.runtime.did()
+			r.begin()
+			r.after(lastRetry)
+			want(r, bigger, "Running a=ready")
+			r.wantCalls("StartContainer a", "UpdateContainerResources a")
 		})
 	})
 }

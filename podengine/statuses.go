@@ -98,11 +98,10 @@ func (w *worker) containerStatus(ctx context.Context, pod *corev1.Pod, stop *sto
 	if inc.image != "" {
 		s.Image = inc.image
 	}
+	w.setResources(&s, c, inc)
 	if was := w.statusBefore(c.Name); inc.recalled != nil && was != nil && bareID(was.ContainerID) == inc.id {
-		s.Resources, s.AllocatedResources = was.Resources, was.AllocatedResources
 		s.User, s.VolumeMounts = was.User, was.VolumeMounts
 	} else {
-		w.setResources(&s, c, inc)
 		s.User = inc.user
 		s.VolumeMounts = mountStatuses(c, inc)
 	}
