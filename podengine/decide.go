@@ -225,7 +225,7 @@ func (d *decision) runInit() (action, bool) {
 			continue
 		}
 		if inc != nil && inc.mayRun() {
-			if a, ok := d.kill(c, inc); ok && (sidecar || inc.phase == unknown) {
+			if a, ok := d.kill(c, inc); ok && (sidecar || inc.phase == unknown || d.restarting[inc.id]) {
 				return a, true
 			}
 			if sidecar && (d.initialized || d.probed[c.Name].started) {

@@ -1,10 +1,15 @@
 package podengine
 
 import (
-	"fmt"
+	"context"
 	"maps"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
+	"github.com/virtual-kubelet/virtual-kubelet/log"
+	"github.com/virtual-kubelet/virtual-kubelet/podspec"
 )
 
 // policyOf is the restart policy of a container: its own, or the pod's.
@@ -24,8 +29,9 @@ func exitCodeDecides(pod *corev1.Pod, k kind, c *corev1.Container) bool {
 
 // recordRestarts persists that containers are about to be stopped to be started again,
 // before they are: many programs exit with 0 when they are asked to stop, which must
-// not pass for the end of their work, also if this process ends in between.
-func (w *worker) recordRestarts(pod *corev1.Pod, stopped ...*container) error {
+// not pass for the end of their work, also if this process ends in between. If that cannot be written they are
+// stopped all the same: what fills the disk may be one of them. It fails once the pod has been removed.
+func (w *worker) recordRestarts(ctx context.Context, pod *corev1.Pod, stopped ...*container) error {
 	due := map[string]uint32{}
 	for _, inc := range stopped {
 		if k, c := findContainer(pod, inc.name); c != nil && exitCodeDecides(pod, k, c) {
@@ -40,13 +46,29 @@ func (w *worker) recordRestarts(pod *corev1.Pod, stopped ...*container) error {
 		if d.restarting == nil {
 			d.restarting = map[string]uint32{}
 		}
-		maps.Copy(d.restarting, due)
+		for name, attempt := range due {
+			d.restarting[name] = max(d.restarting[name], attempt)
+		}
 		return d
 	})
-	if err != nil {
-		return fmt.Errorf("cannot record that containers are started again, and does not stop them before: %w", err)
+	if err != nil && !errdefs.IsNotFound(err) {
+		log.G(ctx).WithError(err).Warn("Cannot record that containers are started again: one that exits with 0 is not, if this process ends before")
+		return nil
 	}
-	return nil
+	return err
+}
+
+// graceToKill is the grace period of a container that is stopped while the pod goes on. Of one whose stop was interrupted,
+// in the process before maybe, it is not known any more whether it was for a probe, which may give it less.
+func (w *worker) graceToKill(pod *corev1.Pod, c *corev1.Container, interrupted bool) time.Duration {
+	failed := w.engine.failedProbe(pod, c)
+	grace := podspec.GracePeriod(pod, failed)
+	if failed == nil && interrupted && c != nil {
+		for _, probe := range []*corev1.Probe{c.LivenessProbe, c.StartupProbe} {
+			grace = min(grace, podspec.GracePeriod(pod, probe))
+		}
+	}
+	return grace
 }
 
 // haveRestarts reports whether restarts are on disk.
@@ -54,7 +76,7 @@ func (w *worker) haveRestarts(due map[string]uint32) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for name, attempt := range due {
-		if last, ok := w.restarting[name]; !ok || last != attempt || w.unrecorded {
+		if last, ok := w.restarting[name]; !ok || last < attempt || w.unrecorded {
 			return false
 		}
 	}

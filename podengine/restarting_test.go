@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"k8s.io/utils/exec"
+	"k8s.io/utils/ptr"
 )
 
 // unwell has the liveness probes of containers fail until the function that it returns
@@ -181,7 +182,34 @@ func TestARestartThatIsInterrupted(t *testing.T) {
 	}
 }
 
-// A container is not stopped while it cannot be recorded that it is to be started again.
+// The stop that was interrupted goes on with the grace period of the probe for which it was.
+func TestAKillForAProbeThatIsInterrupted(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		pod := makePod("a", onFailure, probedForLife, func(p *corev1.Pod) {
+			p.Spec.TerminationGracePeriodSeconds = ptr.To[int64](3600)
+			p.Spec.Containers[0].LivenessProbe.TerminationGracePeriodSeconds = ptr.To[int64](7)
+		})
+		r.runtime.exec = func(context.Context, string, []string) error { return nil }
+		r.create(pod)
+		heal := r.unwell()
+		r.runtime.intercept(func(_ context.Context, did string) error {
+			if strings.HasPrefix(did, "StopContainer") {
+				return errors.New("killed before")
+			}
+			return nil
+		})
+		r.after(1500 * time.Millisecond)
+		r.end()
+		r.runtime.intercept(nil)
+		heal()
+		r.runtime.did()
+		r.begin()
+		r.after(0)
+		r.wantCalls("StopContainer a 7", "CreateContainer a", "StartContainer a")
+	})
+}
+
+// A container is stopped also where it cannot be recorded that it is to be started again: what fills the disk may be it.
 func TestARestartThatCannotBeRecorded(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		pod := makePod("a", onFailure, probedForLife)
@@ -193,15 +221,19 @@ func TestARestartThatCannotBeRecorded(t *testing.T) {
 			t.Fatal(err)
 		}
 		heal := r.unwell()
+		r.runtime.intercept(func(_ context.Context, did string) error {
+			if did == "StopContainer a 30" {
+				heal()
+			}
+			return nil
+		})
 		r.after(time.Minute)
-		r.wantCalls()
-		r.wantState(pod, "Running a=ready")
+		r.wantCalls("StopContainer a 30", "CreateContainer a", "StartContainer a")
 		if err := os.Remove(blocked); err != nil {
 			t.Fatal(err)
 		}
-		heal()
 		r.after(2 * lastRetry)
-		r.wantCalls("StopContainer a 30", "CreateContainer a", "StartContainer a")
+		r.wantCalls()
 		r.wantState(pod, "Running a=ready#1")
 	})
 }

@@ -46,13 +46,13 @@ func (w *worker) endingOf(id string) *ending {
 func (w *worker) killContainer(ctx context.Context, pod *corev1.Pod, seen *runtimeView, a action) error {
 	for _, inc := range seen.containers[a.container] {
 		if inc.id == a.id {
+			_, c := findContainer(pod, a.container)
+			grace := w.graceToKill(pod, c, w.startsAgain(inc))
 			if a.again {
-				if err := w.recordRestarts(pod, inc); err != nil {
+				if err := w.recordRestarts(ctx, pod, inc); err != nil {
 					return err
 				}
 			}
-			_, c := findContainer(pod, a.container)
-			grace := podspec.GracePeriod(pod, w.engine.failedProbe(pod, c))
 			return w.stopContainer(ctx, pod, seen, c, inc, time.Now().Add(grace), a.why, nil)
 		}
 	}
@@ -146,7 +146,7 @@ func waitForKilled(ctx context.Context, before []*turn) error {
 // their order (KEP-753). With again set it is only to have another sandbox.
 func (w *worker) stopPod(ctx context.Context, pod *corev1.Pod, s *stop, seen *runtimeView, again bool) error {
 	if again {
-		if err := w.recordRestarts(pod, toRestart(pod, seen)...); err != nil {
+		if err := w.recordRestarts(ctx, pod, toRestart(pod, seen)...); err != nil {
 			return err
 		}
 	}
