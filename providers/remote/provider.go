@@ -74,8 +74,15 @@ func New(ctx context.Context, init nodeutil.ProviderConfig, cfg Config) (nodeuti
 	p.client, p.sessions = pb.NewProviderClient(p.conn), pb.NewProviderClient(p.sessionConn)
 	ctx, cancel := context.WithTimeout(ctx, cfg.StartTimeout.Duration)
 	defer cancel()
-	if err := p.meet(ctx, init.Node); err != nil {
-		return nil, nil, errors.Join(fmt.Errorf("the provider at %s: %w", cfg.Address, err), p.Close())
+	for {
+		err := p.meet(ctx, init.Node)
+		if err == nil {
+			break
+		}
+		// A server that ends in the middle of it is waited for, as one that is not there yet.
+		if !errdefs.IsUnavailable(err) || periodic.Sleep(ctx, readDelay) != nil {
+			return nil, nil, errors.Join(fmt.Errorf("the provider at %s: %w", cfg.Address, err), p.Close())
+		}
 	}
 	if !p.Lacks(capabilityVolumes) {
 		if p.volumes, err = newVolumes(p, init); err != nil {
