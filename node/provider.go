@@ -52,8 +52,10 @@ type PodLifecycleHandler interface {
 	// GetPod returns a pod that the provider holds. For one that it does not
 	// hold it returns an error of class NotFound, or nil and no error. After any
 	// other error nothing is done about the pod but to ask again; one of no class
-	// counts as NotFound if GetPods does not show the pod either, unless it was created and
-	// not shown since, so that a backend that could not be asked is better an errdefs.AsUnavailable.
+	// counts as NotFound if GetPods does not show the pod either, so that a backend that
+	// could not be asked is better an errdefs.AsUnavailable. A pod that is to run, and that this
+	// process had created less than half an hour ago and has not been shown since, may be
+	// coming: for it such an error is no NotFound. After a restart of the process it is.
 	GetPod(ctx context.Context, namespace, name string) (*corev1.Pod, error)
 
 	// GetPodStatus returns the status of a pod that the provider holds, under

@@ -19,7 +19,8 @@ func (pc *Controller) inspect(ctx context.Context, r *podRecord, pod *corev1.Pod
 	target := r.pod
 	r.inspectedAt = time.Now() // also if it has no answer: what is due meanwhile is not held up
 	fresh := pod != nil && pod.DeletionTimestamp == nil && !r.ran
-	coming := !r.createdAt.IsZero() && r.providerStatus == nil && r.requested == requestedNone
+	coming := pod != nil && r.coming(r.inspectedAt)
+	comingUntil := r.createdAt.Add(comingPatience)
 	r.mu.Unlock()
 
 	found, namesake, err := pc.backend.find(ctx, r.id, target, coming)
@@ -31,6 +32,9 @@ func (pc *Controller) inspect(ctx context.Context, r *podRecord, pod *corev1.Pod
 	}
 	if err != nil {
 		r.askAgain() // the last question before a loss needs an answer
+		if coming {
+			pc.syncs.Revisit(r.key(), time.Until(comingUntil)) // also if it is not tried again before
+		}
 		err = fmt.Errorf("cannot determine whether the provider holds the pod: %w", err)
 		pc.warnOfOld(ctx, r, target, ReasonProviderInspectFailed, err)
 		return err

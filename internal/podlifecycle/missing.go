@@ -66,8 +66,7 @@ type lossGuard struct {
 func (r *podRecord) counts(c *census) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.orphan || r.expired || r.requested != requestedNone || r.pod.DeletionTimestamp != nil || isTerminal(r.pod.Status.Phase) ||
-		r.ended() || !r.ran && !r.begun && r.pod.Status.Phase != corev1.PodRunning {
+	if r.isToEnd() || !r.ran && !r.begun && r.pod.Status.Phase != corev1.PodRunning {
 		return
 	}
 	switch r.observed {

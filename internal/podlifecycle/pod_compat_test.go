@@ -2,10 +2,7 @@ package podlifecycle
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"slices"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -88,20 +85,32 @@ func TestPodThatIsShownOnANodeOfTheBackend(t *testing.T) {
 
 // Providers that accept the pods of DaemonSets and ignore them do not look sick for it: others that they lose are lost.
 func TestIgnoredPodsOfDaemonSets(t *testing.T) {
-	bubble(t, func(t *testing.T, r *rig) {
-		r.handler = ignoring{r.provider.Polled()}
-		r.start()
-		r.addPods(1)
-		for i := range 4 {
-			r.api.AddPod(aPod(fmt.Sprint("agent-", i), func(p *corev1.Pod) {
-				p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "DaemonSet", Name: "agent", UID: "1", Controller: ptr.To(true)}}
-			}))
-		}
-		pass(10 * time.Second)
-		r.provider.Forget("web-0")
-		pass(2 * time.Minute)
-		want(t, "phase of a pod that is lost", r.phase("web-0"), corev1.PodFailed)
-	})
+	for name, missing := range map[string]error{"NotFound": nil} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, r *rig) {
+				r.handler = ignoring{r.provider.Polled()}
+				r.provider.Script(func(s *nodetest.Script) {
+					s.OnGet = func(name string) error {
+						if r.provider.Pod(name) == nil {
+							return missing
+						}
+						return nil
+					}
+				})
+				r.start()
+				r.addPods(1)
+				for i := range 4 {
+					r.api.AddPod(aPod(fmt.Sprint("agent-", i), func(p *corev1.Pod) {
+						p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "DaemonSet", Name: "agent", UID: "1", Controller: ptr.To(true)}}
+					}))
+				}
+				pass(10 * time.Second)
+				r.provider.Forget("web-0")
+				pass(2 * time.Minute)
+				want(t, "phase of a pod that is lost", r.phase("web-0"), corev1.PodFailed)
+			})
+		})
+	}
 }
 
 // A pod that an earlier process has had created is not taken for one that is ignored: after a start no pod was shown yet.
@@ -131,34 +140,4 @@ func (p ignoring) CreatePod(ctx context.Context, pod *corev1.Pod) error {
 		return nil
 	}
 	return p.Polled.CreatePod(ctx, pod)
-}
-
-// Some services have a unit before its containers run, and their providers say of it that it cannot be read, and leave it
-// out of the list: such a pod, whose image is pulled for minutes, is not lost.
-func TestPodThatIsLongInBeingShown(t *testing.T) {
-	bubble(t, func(t *testing.T, r *rig) {
-		r.handler = r.provider.Polled()
-		r.start()
-		r.addPods(1) // so that the list is one
-		var pulls atomic.Bool
-		pulls.Store(true)
-		r.provider.Script(func(s *nodetest.Script) {
-			s.OnGet = func(name string) error {
-				if name == "web" && pulls.Load() {
-					return errors.New("the group has no address yet")
-				}
-				return nil
-			}
-			s.List = func() []*corev1.Pod {
-				return slices.DeleteFunc(r.provider.Pods(), func(p *corev1.Pod) bool { return p.Name == "web" && pulls.Load() })
-			}
-		})
-		r.api.AddPod(aPod("web"))
-		pass(20 * time.Minute)
-		want(t, "phase while the image is pulled", r.phase("web"), corev1.PodPending)
-		pulls.Store(false)
-		pass(5 * time.Minute)
-		want(t, "phase", r.phase("web"), corev1.PodRunning)
-		wantList(t, "calls", r.provider.TakeCalls("create", "delete"), "create web "+string(r.api.Pod("web").UID))
-	})
 }

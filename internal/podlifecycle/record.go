@@ -210,6 +210,22 @@ func (r *podRecord) stopped() bool {
 	return isTerminal(r.providerStatus.Phase) || r.requested != requestedNone && allTerminated(r.providerStatus)
 }
 
+// comingPatience is for how long a pod that was created is taken for one that is coming to be, although its provider
+// shows nothing of it: images of tens of gigabytes take as long to pull, and backends to buy a machine.
+const comingPatience = 30 * time.Minute
+
+// coming reports whether the pod is to run, was created by this process and has not been shown since: it may not be there
+// yet. r.mu is held.
+func (r *podRecord) coming(now time.Time) bool {
+	return !r.createdAt.IsZero() && now.Sub(r.createdAt) < comingPatience && r.providerStatus == nil && !r.isToEnd()
+}
+
+// isToEnd reports whether the pod is not to run, or not any more. r.mu is held.
+func (r *podRecord) isToEnd() bool {
+	return r.orphan || r.gone || r.expired || r.requested != requestedNone || r.pod.DeletionTimestamp != nil ||
+		isTerminal(r.pod.Status.Phase) || r.ended()
+}
+
 // ended reports whether the pod has ended for the API, or will have once the status is
 // sent. r.mu is held.
 func (r *podRecord) ended() bool {

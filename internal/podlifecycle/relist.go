@@ -139,9 +139,15 @@ func (pc *Controller) answered(r *podRecord, status *corev1.PodStatus, since uin
 }
 
 // reappears has the provider asked about a pod that it did not know and shows now: it
-// was overlooked, or it was given up, and is to be ended. shown is that pod. r.mu is held.
+// was overlooked, or it was given up, and is to be ended. One that was awaited is held. shown is that pod. r.mu is held.
 func (pc *Controller) reappears(r *podRecord, shown *corev1.Pod, since uint64) {
 	if r.orphan || r.observation > since {
+		return
+	}
+	if r.observed == unknown && shown.Status.Phase != "" && r.coming(time.Now()) { // it has come
+		pc.recordHeld(r, shown, since)
+		pc.statuses.Add(r.key())
+		pc.syncs.Add(r.key()) // its question is not tried again
 		return
 	}
 	switch ended := isTerminal(shown.Status.Phase); {
