@@ -77,7 +77,9 @@ func (r *podRecord) counts(c *census) {
 			c.missing++
 		}
 	default:
-		c.unsure++
+		if !r.coming(time.Now()) { // of which nothing can be known yet, or which the provider ignores
+			c.unsure++
+		}
 	}
 }
 

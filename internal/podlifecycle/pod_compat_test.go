@@ -2,6 +2,7 @@ package podlifecycle
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -85,7 +86,7 @@ func TestPodThatIsShownOnANodeOfTheBackend(t *testing.T) {
 
 // Providers that accept the pods of DaemonSets and ignore them do not look sick for it: others that they lose are lost.
 func TestIgnoredPodsOfDaemonSets(t *testing.T) {
-	for name, missing := range map[string]error{"NotFound": nil} {
+	for name, missing := range map[string]error{"NotFound": nil, "an error of no class": errors.New("no such pod")} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, r *rig) {
 				r.handler = ignoring{r.provider.Polled()}
