@@ -248,6 +248,11 @@ func (pc *Controller) prepare(ctx context.Context, r *podRecord, pod *corev1.Pod
 func (pc *Controller) end(ctx context.Context, r *podRecord, pod *corev1.Pod, how requested) error {
 	r.mu.Lock()
 	target, grace := r.pod, r.ending.grace
+	first := r.requested == requestedNone
+	if first {
+		r.endSince = pc.observations.Add(1)
+		r.observation = r.endSince // answers to earlier questions do not count
+	}
 	r.mu.Unlock()
 	if how == requestedKill {
 		grace = 0
@@ -258,12 +263,11 @@ func (pc *Controller) end(ctx context.Context, r *podRecord, pod *corev1.Pod, ho
 		return err
 	}
 	r.mu.Lock()
-	first := r.requested == requestedNone
 	r.requested = how
 	r.requestedAt = time.Now()
 	r.ending.stops(r.requestedAt)
 	r.inspectedAt = time.Time{}
-	if pc.notifier != nil {
+	if pc.notifier != nil && !r.mayHaveStopped() {
 		r.inspectedAt = r.requestedAt // it will tell
 	}
 	switch {

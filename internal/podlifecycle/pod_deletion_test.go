@@ -46,16 +46,12 @@ func TestPodLeavesWhenItHasStopped(t *testing.T) {
 // Invariant 4: all containers terminated is stopped too, once the end was asked
 // for: some providers never report a terminal phase. Before, it is not.
 func TestTerminatedContainersAreTheEndOfADeletedPodOnly(t *testing.T) {
-	bubble(t, func(t *testing.T, r *rig) {
+	bothKinds(t, func(t *testing.T, r *rig) {
 		r.start()
 		r.provider.Script(func(s *nodetest.Script) { s.Lingers = true })
 		r.api.AddPod(aPod("web"))
 		synctest.Wait()
-		terminate := func(p *corev1.Pod) {
-			p.Status = nodetest.StatusOf(p, corev1.PodSucceeded)
-			p.Status.Phase = corev1.PodRunning
-		}
-		r.provider.ChangePod("web", terminate)
+		r.provider.ChangePod("web", endContainers)
 		pass(time.Hour)
 		want(t, "phase", r.phase("web"), corev1.PodRunning)
 		r.api.DeletePod("web")
@@ -65,15 +61,75 @@ func TestTerminatedContainersAreTheEndOfADeletedPodOnly(t *testing.T) {
 	})
 }
 
+// endContainers has the containers of a pod ended that runs.
+func endContainers(p *corev1.Pod) {
+	p.Status = nodetest.StatusOf(p, corev1.PodSucceeded)
+	p.Status.Phase = corev1.PodRunning
+}
+
+// Invariant 4: what was seen before the end was asked for says nothing of it: the containers may run again by then.
+func TestContainersThatRestartBeforeTheDeletion(t *testing.T) {
+	bothKinds(t, func(t *testing.T, r *rig) {
+		r.start()
+		r.provider.Script(func(s *nodetest.Script) { s.Lingers = true })
+		pod := r.api.AddPod(aPod("web"))
+		pass(time.Minute)
+		r.provider.ChangePod("web", endContainers)
+		pass(5 * time.Second)
+		want(t, "container has ended", r.api.Pod("web").Status.ContainerStatuses[0].State.Terminated != nil, true)
+		r.provider.Hold(pod, corev1.PodRunning) // which nobody is notified of, or has asked about
+		r.api.DeletePod("web")
+		pass(25 * time.Second)
+		wantList(t, "deletes", r.provider.TakeCalls("delete"), "delete web "+string(pod.UID)+" grace 30")
+		if r.api.Pod("web") == nil {
+			t.Fatal("the pod left the API before it had stopped")
+		}
+		r.provider.ChangePod("web", endContainers)
+		pass(5 * time.Second)
+		want(t, "pod", r.api.Pod("web"), nil)
+	})
+}
+
+// Nor does a list that was asked for before, and is answered afterwards.
+func TestListFromBeforeTheDeletion(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		r.handler = r.provider.Polled()
+		r.start()
+		r.provider.Script(func(s *nodetest.Script) { s.Lingers = true })
+		pod := r.api.AddPod(aPod("web"))
+		pass(time.Minute)
+		answer := make(chan struct{})
+		r.provider.Script(func(s *nodetest.Script) {
+			s.List = func() []*corev1.Pod {
+				old := pod.DeepCopy()
+				endContainers(old)
+				<-answer
+				return []*corev1.Pod{old}
+			}
+		})
+		pass(5 * time.Second) // it is asked for
+		r.provider.Script(func(s *nodetest.Script) {
+			s.List = nil
+			s.OnGet = func(string) error { return errdefs.AsUnavailable(errors.New("away")) }
+		})
+		r.api.DeletePod("web")
+		synctest.Wait()
+		want(t, "deletes", len(r.provider.TakeCalls("delete")), 1)
+		close(answer)
+		synctest.Wait()
+		if r.api.Pod("web") == nil {
+			t.Fatal("the pod left the API before it had stopped")
+		}
+		r.provider.Forget("web")
+	})
+}
+
 // Containers that have all ended may be started again, which is followed.
 func TestTerminatedContainersThatRestart(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig) {
 		r.handler = r.provider.Polled()
 		r.startWith(aPod("web"))
-		r.provider.ChangePod("web", func(p *corev1.Pod) {
-			p.Status = nodetest.StatusOf(p, corev1.PodSucceeded)
-			p.Status.Phase = corev1.PodRunning
-		})
+		r.provider.ChangePod("web", endContainers)
 		pass(10 * time.Second)
 		r.provider.SetPhase("web", corev1.PodRunning)
 		pass(10 * time.Second)

@@ -67,6 +67,9 @@ type podRecord struct {
 	// observation is when, on the controller's count of observations, the provider last
 	// reported a status: answers to earlier questions do not count.
 	observation uint64
+	// endSince is what observation was when the provider was first asked for the pod's end: what it reported before says
+	// nothing of that.
+	endSince uint64
 	// differed is what observation was when a list had another status; nil if the last
 	// one did not.
 	differed *uint64
@@ -202,12 +205,19 @@ func (r *podRecord) found() {
 
 // stopped reports whether the provider has reported that the pod runs no more.
 // Before its end was requested only the phase counts, since containers that have
-// ended may be started again. r.mu is held.
+// ended may be started again, and may have been since that was reported. r.mu is held.
 func (r *podRecord) stopped() bool {
 	if r.providerStatus == nil {
 		return false
 	}
-	return isTerminal(r.providerStatus.Phase) || r.requested != requestedNone && allTerminated(r.providerStatus)
+	return isTerminal(r.providerStatus.Phase) ||
+		r.requested != requestedNone && r.observation > r.endSince && allTerminated(r.providerStatus)
+}
+
+// mayHaveStopped reports whether the containers had all ended before the pod's end was requested, by what is known. r.mu
+// is held.
+func (r *podRecord) mayHaveStopped() bool {
+	return r.providerStatus != nil && allTerminated(r.providerStatus) && !r.stopped()
 }
 
 // comingPatience is for how long a pod that was created is taken for one that is coming to be, although its provider
