@@ -36,5 +36,21 @@ func TestTaintsOfTheControlPlaneAreItsOwn(t *testing.T) {
 		r.notify(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "vk"}, Spec: corev1.NodeSpec{Taints: []corev1.Taint{own}}})
 		pass(10 * time.Minute)
 		wantList(t, "taints when it is not ready again", taints(), notReady.Key, own.Key)
+
+		outOfService := corev1.Taint{Key: corev1.TaintNodeOutOfService, Effect: corev1.TaintEffectNoExecute}
+		r.notify(&corev1.Node{Spec: corev1.NodeSpec{Taints: []corev1.Taint{own, outOfService, notReady}}})
+		pass(time.Minute)
+		register := func() {
+			if err := r.api.CoreV1().Nodes().Delete(t.Context(), "vk", metav1.DeleteOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			pass(time.Minute)
+		}
+		register()
+		wantList(t, "taints when it is registered again", taints(), own.Key)
+		r.notify(&corev1.Node{Spec: corev1.NodeSpec{Taints: []corev1.Taint{own, uninitialized}}})
+		pass(time.Minute)
+		register()
+		wantList(t, "taints when it is registered again, with one that it was given", taints(), own.Key, uninitialized.Key)
 	})
 }

@@ -248,6 +248,14 @@ func ownTaints(wanted []corev1.Taint) []corev1.Taint {
 	return slices.DeleteFunc(slices.Clone(wanted), isControlPlanes)
 }
 
+// withoutRead returns reported taints without those of the control plane that the node was not given at first: they come
+// from a Node that was read, and would be put on one that is registered again.
+func withoutRead(reported, given []corev1.Taint) []corev1.Taint {
+	return slices.DeleteFunc(reported, func(t corev1.Taint) bool {
+		return isControlPlanes(t) && !slices.ContainsFunc(given, func(g corev1.Taint) bool { return taintName(g) == taintName(t) })
+	})
+}
+
 // taintName is what distinguishes taints in the API.
 func taintName(t corev1.Taint) string { return t.Key + ":" + string(t.Effect) }
 

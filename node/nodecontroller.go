@@ -91,7 +91,8 @@ type NodeController struct {
 	obstacle       atomic.Pointer[error]                // to the registration; nil without one
 
 	mu     sync.Mutex
-	wanted *corev1.Node // by the provider
+	wanted *corev1.Node   // by the provider
+	given  []corev1.Taint // of the node at first
 
 	err error
 }
@@ -126,6 +127,7 @@ func NewNodeController(p NodeProvider, node *corev1.Node, nodes corev1client.Nod
 		events:         &record.FakeRecorder{}, // drops them
 		done:           make(chan struct{}),
 	}
+	n.given = n.wanted.Spec.Taints // a report replaces them there
 	for _, opt := range opts {
 		if opt == nil {
 			continue
@@ -290,6 +292,7 @@ func (n *NodeController) notify(node *corev1.Node) {
 	}
 	node = node.DeepCopy()
 	delete(node.Annotations, annotationOwned) // of a node that was read from the API
+	node.Spec.Taints = withoutRead(node.Spec.Taints, n.given)
 	n.mu.Lock()
 	overlayWanted(n.wanted, node, n.name)
 	shareResources(&n.wanted.Status.Allocatable, n.wanted.Status.Capacity)
