@@ -84,11 +84,12 @@ func deadlineOf(pod *corev1.Pod, started time.Time) time.Time {
 	return started.Add(time.Duration(*seconds) * time.Second)
 }
 
-// restartsAll is a container that has ended and whose rules have all containers
+// restartsAll is a container that has ended by itself and whose rules have all containers
 // started again; nil if there is none.
 func (d *decision) restartsAll() (source *container) {
 	eachContainer(d.pod, func(k kind, c *corev1.Container) {
-		if inc := d.containers[c.Name]; k != ephemeralKind && inc != nil && inc.phase == exited && podspec.RestartsAll(c, inc.exitCode) {
+		inc := d.containers[c.Name]
+		if k != ephemeralKind && inc != nil && inc.phase == exited && !d.restarting[inc.id] && podspec.RestartsAll(c, inc.exitCode) {
 			source = inc
 		}
 	})

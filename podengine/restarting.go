@@ -21,10 +21,12 @@ func policyOf(pod *corev1.Pod, c *corev1.Container) corev1.RestartPolicy {
 }
 
 // exitCodeDecides reports whether a container that ends by itself may be one that is not
-// started again. Those with the policy Always are, but for init containers that succeed.
+// started again, or all others with it. Those with the policy Always are, but for init containers
+// that succeed.
 func exitCodeDecides(pod *corev1.Pod, k kind, c *corev1.Container) bool {
 	policy := policyOf(pod, c)
-	return k == initKind || policy == corev1.RestartPolicyNever || policy == corev1.RestartPolicyOnFailure
+	return k == initKind || policy == corev1.RestartPolicyNever || policy == corev1.RestartPolicyOnFailure ||
+		len(c.RestartPolicyRules) > 0
 }
 
 // recordRestarts persists that containers are about to be stopped to be started again,

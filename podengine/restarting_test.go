@@ -129,6 +129,27 @@ func TestWhatIsStoppedToBeStartedAgainIs(t *testing.T) {
 	}
 }
 
+// A container that is stopped to be started again does not restart all others, also if it exits then with a code for
+// which its rules do that when it ends by itself.
+func TestAStopForANewImageRestartsNoOthers(t *testing.T) {
+	for _, policy := range []corev1.ContainerRestartPolicy{corev1.ContainerRestartPolicyNever, corev1.ContainerRestartPolicyAlways} {
+		t.Run(string(policy), func(t *testing.T) {
+			inBubble(t, func(r *rig) {
+				r.runtime.plans["a"] = plan{lingers: time.Second, stopCode: 42}
+				pod := makePod("a b", restartsAllOn(42), first(func(c *corev1.Container) { c.RestartPolicy = &policy }))
+				r.create(pod)
+				r.after(5 * time.Second)
+				r.wantState(pod, "Running a=ready b=ready")
+				pod = pod.DeepCopy()
+				image2(pod)
+				r.update(pod)
+				r.after(10 * time.Second)
+				r.wantState(pod, "Running a=ready#1 b=ready")
+			})
+		})
+	}
+}
+
 // A container that has ended by itself is not started again for a new image.
 func TestANewImageOfAContainerThatHasEnded(t *testing.T) {
 	inBubble(t, func(r *rig) {
