@@ -316,7 +316,7 @@ func (d *decision) kill(c *corev1.Container, inc *container) (action, bool) {
 	case restart:
 		a.why = fmt.Sprintf("Container %s resize requires restart", c.Name)
 	case d.restarting[inc.id]: // its stop has not come to an end
-		a.why = fmt.Sprintf("Container %s will be restarted", c.Name)
+		a.why, a.resumed = fmt.Sprintf("Container %s will be restarted", c.Name), true
 	case resize:
 		a.verb, a.again = doResize, false
 	default:

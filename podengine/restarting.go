@@ -60,16 +60,21 @@ func (w *worker) recordRestarts(ctx context.Context, pod *corev1.Pod, stopped ..
 	return err
 }
 
-// graceToKill is the grace period of a container that is stopped while the pod goes on. Of one whose stop was interrupted,
-// in the process before maybe, it is not known any more whether it was for a probe, which may give it less.
-func (w *worker) graceToKill(pod *corev1.Pod, c *corev1.Container, interrupted bool) time.Duration {
-	failed := w.engine.failedProbe(pod, c)
-	grace := podspec.GracePeriod(pod, failed)
-	if failed == nil && interrupted && c != nil {
+// graceToKill is the grace period of a container that is stopped while the pod goes on. A stop that is resumed though its
+// reason may hold no more has that of its last try, or, if that was in the process before, at most that of its probes: it is
+// not known any more whether it was for one.
+func (w *worker) graceToKill(pod *corev1.Pod, c *corev1.Container, a action) time.Duration {
+	done := w.endingOf(a.id)
+	if a.resumed && done.grace != nil {
+		return *done.grace
+	}
+	grace := podspec.GracePeriod(pod, w.engine.failedProbe(pod, c))
+	if a.resumed {
 		for _, probe := range []*corev1.Probe{c.LivenessProbe, c.StartupProbe} {
 			grace = min(grace, podspec.GracePeriod(pod, probe))
 		}
 	}
+	done.grace = &grace
 	return grace
 }
 

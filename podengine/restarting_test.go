@@ -203,31 +203,58 @@ func TestARestartThatIsInterrupted(t *testing.T) {
 	}
 }
 
-// The stop that was interrupted goes on with the grace period of the probe for which it was.
-func TestAKillForAProbeThatIsInterrupted(t *testing.T) {
-	inBubble(t, func(r *rig) {
-		pod := makePod("a", onFailure, probedForLife, func(p *corev1.Pod) {
-			p.Spec.TerminationGracePeriodSeconds = ptr.To[int64](3600)
-			p.Spec.Containers[0].LivenessProbe.TerminationGracePeriodSeconds = ptr.To[int64](7)
+// The stop that failed or was interrupted goes on with the grace period that it began with: that of the probe, if it was for one.
+func TestAKillThatIsInterrupted(t *testing.T) {
+	for name, test := range map[string]struct {
+		fails, killed, back bool // the probe fails; the process ends; the image is the one of before again
+		grace               string
+	}{
+		"probe":                 {fails: true, grace: "7"},
+		"probe, killed":         {fails: true, killed: true, grace: "7"},
+		"image":                 {grace: "3600"},
+		"image, killed":         {killed: true, grace: "3600"},
+		"image, that of before": {back: true, grace: "3600"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(r *rig) {
+				pod := makePod("a", onFailure, probedForLife, func(p *corev1.Pod) {
+					p.Spec.TerminationGracePeriodSeconds = ptr.To[int64](3600)
+					p.Spec.Containers[0].LivenessProbe.TerminationGracePeriodSeconds = ptr.To[int64](7)
+				})
+				r.runtime.exec = func(context.Context, string, []string) error { return nil }
+				r.create(pod)
+				r.runtime.intercept(func(_ context.Context, did string) error {
+					if strings.HasPrefix(did, "StopContainer") {
+						return errors.New("killed before")
+					}
+					return nil
+				})
+				heal := func() {}
+				if test.fails {
+					heal = r.unwell()
+				} else {
+					changed := pod.DeepCopy()
+					image2(changed)
+					r.update(changed)
+				}
+				r.after(1500 * time.Millisecond)
+				if test.killed {
+					r.end()
+				}
+				r.runtime.intercept(nil)
+				heal()
+				r.runtime.did()
+				if test.back {
+					r.update(pod)
+				}
+				if test.killed {
+					r.begin()
+				}
+				r.after(lastRetry)
+				r.wantCalls("StopContainer a "+test.grace, "CreateContainer a", "StartContainer a")
+			})
 		})
-		r.runtime.exec = func(context.Context, string, []string) error { return nil }
-		r.create(pod)
-		heal := r.unwell()
-		r.runtime.intercept(func(_ context.Context, did string) error {
-			if strings.HasPrefix(did, "StopContainer") {
-				return errors.New("killed before")
-			}
-			return nil
-		})
-		r.after(1500 * time.Millisecond)
-		r.end()
-		r.runtime.intercept(nil)
-		heal()
-		r.runtime.did()
-		r.begin()
-		r.after(0)
-		r.wantCalls("StopContainer a 7", "CreateContainer a", "StartContainer a")
-	})
+	}
 }
 
 // A container is stopped also where it cannot be recorded that it is to be started again: what fills the disk may be it.

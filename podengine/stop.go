@@ -28,6 +28,8 @@ type ending struct {
 	requested bool         // the runtime was asked to stop it
 	stopped   bool         // it has done so
 	hook      *preStopHook // nil: none was started
+	// grace is the last grace period that it was to have while the pod goes on; nil: none.
+	grace *time.Duration
 	// due is set if it was asked so early that the container is killed when the grace
 	// period is over, rather than given leastGrace.
 	due atomic.Bool
@@ -47,7 +49,7 @@ func (w *worker) killContainer(ctx context.Context, pod *corev1.Pod, seen *runti
 	for _, inc := range seen.containers[a.container] {
 		if inc.id == a.id {
 			_, c := findContainer(pod, a.container)
-			grace := w.graceToKill(pod, c, w.startsAgain(inc))
+			grace := w.graceToKill(pod, c, a)
 			if a.again {
 				if err := w.recordRestarts(ctx, pod, inc); err != nil {
 					return err

@@ -122,6 +122,7 @@ type action struct {
 	id        string    // of its attempt
 	why       string    // for the event
 	again     bool      // what is stopped is started again, however it ends
+	resumed   bool      // a stop that has not come to an end is asked for again, and for no other reason
 	at        time.Time // with doNothing: when to look again; zero means never
 	held      []string  // containers that the crash-loop back-off keeps from their start, by name
 }
