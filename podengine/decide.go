@@ -166,7 +166,8 @@ func (d *decision) startsAgain(c *corev1.Container, inc *container) bool {
 	return d.restarting[inc.id] || podspec.ShouldRestart(d.pod, c, inc.exitCode)
 }
 
-// place makes a new sandbox, once nothing of the pod runs in an old one.
+// place makes a new sandbox, once nothing of the pod runs in an old one, or ends a pod that may not
+// run in another one.
 func (d *decision) place() action {
 	for _, c := range d.containers {
 		if c.mayRun() {
@@ -178,7 +179,24 @@ func (d *decision) place() action {
 	if d.later(d.failed[""]) || d.sandbox == nil && d.later(d.vanished) {
 		return action{verb: doNothing, at: d.next}
 	}
+	if d.hasRunOnce() {
+		return action{verb: doFail}
+	}
 	return action{verb: doSandbox}
+}
+
+// hasRunOnce reports whether the pod is to run once and has begun, if only with an init container.
+// As with a kubelet the pod's own restart policy counts, and not those of containers.
+func (d *decision) hasRunOnce() bool {
+	if d.pod.Spec.RestartPolicy != corev1.RestartPolicyNever {
+		return false
+	}
+	for name, inc := range d.containers {
+		if k, c := findContainer(d.pod, name); c != nil && k != ephemeralKind && inc.phase == exited {
+			return true
+		}
+	}
+	return false
 }
 
 // isInitialized reports whether the init containers are past: once a container of

@@ -304,3 +304,44 @@ func TestAnInitContainerOfUnknownStateRunsAgain(t *testing.T) {
 		r.wantState(pod, "Pending i=running#1 a=PodInitializing")
 	})
 }
+
+// A pod that is to run once and loses its sandbox before all of it was started has failed: what has run does not run again.
+func TestASandboxIsLostOfAPodThatRunsOnce(t *testing.T) {
+	for name, running := range map[string]bool{"between two containers": false, "while an init container runs, which exits with 0": true} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(r *rig) {
+				if !running {
+					r.runtime.plans["i"] = plan{runs: time.Second}
+				}
+				pod := makePod("i a", never)
+				r.runtime.intercept(func(_ context.Context, call string) error {
+					if call == "CreateContainer a" {
+						return errors.New("not yet")
+					}
+					return nil
+				})
+				r.create(pod)
+				r.after(5 * time.Second)
+				box := r.runtime.box()
+				r.runtime.set(func() { r.runtime.boxes[box].State = runtimeapi.PodSandboxState_SANDBOX_NOTREADY })
+				r.runtime.intercept(nil)
+				r.runtime.did()
+				r.after(10 * time.Second)
+				r.wantState(pod, "Failed i=Completed/0 a=ContainerStatusUnknown/137")
+				if s := r.status(pod); s.Reason != "SandboxLost" {
+					t.Errorf("the reason is %q", s.Reason)
+				}
+				r.runtime.set(func() { r.runtime.boxes[box].State = runtimeapi.PodSandboxState_SANDBOX_READY }) // it may show that again
+				r.after(5 * time.Minute)
+				r.restart(time.Minute)
+				r.after(5 * time.Minute)
+				r.wantState(pod, "Failed i=Completed/0 a=ContainerStatusUnknown/137")
+				for _, call := range r.runtime.did() {
+					if strings.HasPrefix(call, "Start") || strings.HasPrefix(call, "Run") {
+						t.Errorf("it was asked to %s", call)
+					}
+				}
+			})
+		})
+	}
+}

@@ -30,6 +30,7 @@ var spanOf = map[verb]string{
 	doDiscard: "discardContainer",
 	doResize:  "resizeContainer",
 	doExpire:  "expirePod",
+	doFail:    "failPod",
 	doRestart: "restartPod",
 	doStop:    "stopPod",
 }

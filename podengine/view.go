@@ -110,6 +110,7 @@ const (
 	doDiscard verb = "discard" // remove a container whose command has not run, and will not
 	doResize  verb = "resize"  // give a container that runs other resources
 	doExpire  verb = "expire"  // end the pod, which has run too long
+	doFail    verb = "fail"    // end the pod, which is to run once and has lost its sandbox
 	doRestart verb = "restart" // end all containers, to start them all again
 	doStop    verb = "stop"    // stop all containers, then the sandbox
 	doEnd     verb = "end"     // nothing runs, and nothing will

@@ -446,6 +446,9 @@ func (w *worker) act(ctx context.Context, a action, pod *corev1.Pod, stop *stop,
 	case doExpire:
 		w.expire(ctx, pod)
 		return nil
+	case doFail:
+		w.failWithoutSandbox(ctx, pod)
+		return nil
 	case doRestart:
 		return w.restartAll(ctx, pod, seen)
 	case doStop:
@@ -575,19 +578,4 @@ func (w *worker) snapshot() *corev1.Pod {
 		pod.Status = *w.status.DeepCopy()
 	}
 	return pod
-}
-
-// expire ends a pod that has been active for longer than it may.
-func (w *worker) expire(ctx context.Context, pod *corev1.Pod) {
-	const message = "Pod was active on the node longer than the specified deadline"
-	w.engine.cfg.Events.Event(pod, corev1.EventTypeNormal, eventDeadlineExceeded, message)
-	// It must outlive this process: containers that end well when they are
-	// stopped would make a success of it.
-	err := w.end(stop{
-		by:      time.Now().Add(podspec.GracePeriod(pod, nil)),
-		failure: &podspec.Failure{Reason: "DeadlineExceeded", Message: message},
-	})
-	if err != nil {
-		log.G(ctx).WithError(err).Warn("Cannot keep that the pod has exceeded its deadline")
-	}
 }
