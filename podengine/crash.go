@@ -17,6 +17,7 @@ import (
 type crash struct {
 	counted string        // the attempt whose end was counted last, by ID
 	form    string        // the container's image and resources then
+	ended   time.Time     // when that attempt did
 	delay   time.Duration // of the next restart
 	ahead   string        // the attempt that ended in the future, by ID: a clock was set back
 	seen    time.Time     // when that was seen first
@@ -55,7 +56,19 @@ func (w *worker) crashDelay(c *corev1.Container, last *container) time.Duration 
 	if before.counted == last.id || before.form != crashForm(c) || last.wasHealthy() {
 		return 0
 	}
+	if w.stoppedToStart(last) && last.finished.Sub(before.ended) >= before.delay {
+		return 0
+	}
 	return before.delay
+}
+
+// stoppedToStart reports whether an attempt was stopped to be started again, as far as this process knows. A kubelet does both
+// in one step, in which it has not seen this end: it is the one before that counts.
+func (w *worker) stoppedToStart(last *container) bool {
+	w.mu.Lock()
+	done := w.endings[last.id]
+	w.mu.Unlock()
+	return done != nil && done.again || w.startsAgain(last)
 }
 
 // recordHeld records an event on each container that the back-off keeps from its start each
@@ -94,7 +107,11 @@ func (w *worker) crashed(c *corev1.Container, last *container) {
 	if last.wasHealthy() || before.form != form {
 		before.delay = 0
 	}
-	w.crashes[last.name] = crash{counted: last.id, form: form, delay: periodic.Doubled(before.delay, firstCrashDelay, lastCrashDelay)}
+	delay := periodic.Doubled(before.delay, firstCrashDelay, lastCrashDelay)
+	if last.attempt == 0 && w.stoppedToStart(last) {
+		delay = 0 // there is no end before
+	}
+	w.crashes[last.name] = crash{counted: last.id, ended: last.finished, form: form, delay: delay}
 }
 
 // collect removes all but the newest attempt of a container, whose log and

@@ -142,6 +142,40 @@ func TestLivenessFailure(t *testing.T) {
 	})
 }
 
+// What the engine stops to start it again is held back as by a kubelet, which does both in one step: not for the first
+// end, and later not if the end before is longer ago than the back-off.
+func TestCrashLoopBackOffOfWhatIsStopped(t *testing.T) {
+	for _, policy := range []corev1.RestartPolicy{corev1.RestartPolicyAlways, corev1.RestartPolicyOnFailure} {
+		t.Run(string(policy), func(t *testing.T) {
+			inBubble(t, func(r *rig) {
+				r.unwell()
+				var stopped time.Time
+				var pauses []time.Duration
+				r.runtime.intercept(func(_ context.Context, call string) error {
+					switch {
+					case strings.HasPrefix(call, "StopContainer a"):
+						stopped = time.Now()
+					case call == "StartContainer a" && !stopped.IsZero():
+						pauses = append(pauses, time.Since(stopped))
+					}
+					return nil
+				})
+				r.create(makePod("a", probedForLife, first(func(c *corev1.Container) {
+					c.LivenessProbe.InitialDelaySeconds, c.LivenessProbe.PeriodSeconds = 60, 60
+				}), func(p *corev1.Pod) { p.Spec.RestartPolicy = policy }))
+				r.after(45 * time.Minute)
+				want := []time.Duration{0, 0, 0, 0, 0, 80, 160, 300, 0, 300, 0}
+				for i, seconds := range want {
+					if least := seconds * time.Second; i >= len(pauses) || pauses[i] < least || pauses[i] > least+2*time.Second {
+						t.Errorf("the pauses were %v, want %d s", pauses, want)
+						return
+					}
+				}
+			})
+		})
+	}
+}
+
 // Another image, or other resources, begin the back-off afresh.
 func TestAChangeBeginsTheBackOffAfresh(t *testing.T) {
 	for name, change := range map[string]func(*corev1.Container){

@@ -27,6 +27,7 @@ type ending struct {
 	announced bool         // by an event
 	requested bool         // the runtime was asked to stop it
 	stopped   bool         // it has done so
+	again     bool         // to start the container again
 	hook      *preStopHook // nil: none was started
 	// grace is the last grace period that it was to have while the pod goes on; nil: none.
 	grace *time.Duration
@@ -51,6 +52,7 @@ func (w *worker) killContainer(ctx context.Context, pod *corev1.Pod, seen *runti
 			_, c := findContainer(pod, a.container)
 			grace := w.graceToKill(pod, c, a)
 			if a.again {
+				w.endingOf(inc.id).again = true
 				if err := w.recordRestarts(ctx, pod, inc); err != nil {
 					return err
 				}
@@ -160,6 +162,7 @@ func (w *worker) stopPod(ctx context.Context, pod *corev1.Pod, s *stop, seen *ru
 	var before []*turn // all that were added so far
 	add := func(c *corev1.Container, inc *container, after []*turn) {
 		t := &turn{ending: w.endingOf(inc.id), over: make(chan struct{})}
+		t.ending.again = t.ending.again || again
 		before = append(before, t)
 		stops = append(stops, func() error {
 			defer close(t.over)
