@@ -212,20 +212,45 @@ func (v *runtimeView) add(c *container) {
 }
 
 // settleUnknown treats containers of unknown state as ended once the runtime has
-// stopped them, regardless of the state that it reports then.
+// stopped them, regardless of the state that it reports then. One that exits with 0 has
+// done so since it was asked to stop, which is no success, also if the runtime answers again.
 func (w *worker) settleUnknown(v *runtimeView) {
 	for _, attempts := range v.containers {
-		for _, c := range attempts {
-			if c.phase != unknown || !w.endingOf(c.id).stopped {
-				continue
+		for i, c := range attempts {
+			stopped := w.stoppedUnknown(c)
+			if c.phase == unknown && stopped && w.endingOf(c.id).stopped {
+				c.phase = exited
+				if c.finished.IsZero() {
+					c.finished = c.created
+				}
 			}
-			c.phase = exited
-			if c.finished.IsZero() {
-				c.finished = c.created
-			}
-			if c.exitCode == 0 {
-				c.exitCode, c.reason = podspec.ExitUnknown, podspec.ReasonContainerStatusUnknown
+			if c.phase == exited && c.exitCode == 0 && stopped {
+				settled := *c // others may read it, too
+				settled.exitCode, settled.reason = podspec.ExitUnknown, podspec.ReasonContainerStatusUnknown
+				attempts[i] = &settled
 			}
 		}
 	}
+}
+
+// stoppedUnknown reports whether a container was asked to stop while its state was unknown: by
+// this process, or by an earlier one that has reported such an end of it.
+func (w *worker) stoppedUnknown(c *container) bool {
+	w.mu.Lock()
+	done := w.endings[c.id]
+	w.mu.Unlock()
+	if done != nil && done.unknown {
+		return true
+	}
+	if c.phase != exited || c.exitCode != 0 || c.recalled != nil {
+		return false
+	}
+	if was := w.statusBefore(c.name); was != nil {
+		for _, end := range endsOf(was) {
+			if end.Reason == podspec.ReasonContainerStatusUnknown && bareID(end.ContainerID) == c.id {
+				return true
+			}
+		}
+	}
+	return false
 }

@@ -286,23 +286,39 @@ func TestARestartThatCannotBeRecorded(t *testing.T) {
 	})
 }
 
-// An init container whose state was unknown has not done its work, though it exits with
-// 0 when it is stopped.
-func TestAnInitContainerOfUnknownStateRunsAgain(t *testing.T) {
-	inBubble(t, func(r *rig) {
-		pod := makePod("i a")
-		r.create(pod)
-		c := r.runtime.newest("i")
-		r.runtime.set(func() { c.State = runtimeapi.ContainerState_CONTAINER_UNKNOWN })
-		r.runtime.intercept(func(_ context.Context, call string) error {
-			if call == "StopContainer i 30" {
-				r.runtime.set(func() { c.State = runtimeapi.ContainerState_CONTAINER_RUNNING }) // it answers again
-			}
-			return nil
+// A container whose state was unknown has not done its work, though it exits with 0 when it is stopped, and the runtime
+// answers again: an init container runs again, or the pod has failed.
+func TestAContainerOfUnknownStateHasNotDoneItsWork(t *testing.T) {
+	for name, test := range map[string]struct {
+		pod        *corev1.Pod
+		want, then string // then: five minutes after a restart
+	}{
+		"init container":        {makePod("i a"), "Pending i=running#1 a=PodInitializing", "Pending i=running#1 a=PodInitializing"},
+		"init container, Never": {makePod("i a", never), "Failed i=ContainerStatusUnknown/137 a=PodInitializing", "Failed i=ContainerStatusUnknown/137 a=PodInitializing"},
+		"Never":                 {makePod("a", never), "Failed a=ContainerStatusUnknown/137", "Failed a=ContainerStatusUnknown/137"},
+		"Never, with another":   {makePod("a b", never), "Running a=ContainerStatusUnknown/137 b=ready", "Failed a=ContainerStatusUnknown/137 b=Completed/0"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(r *rig) {
+				r.runtime.plans["b"] = plan{runs: time.Minute}
+				r.create(test.pod)
+				c := r.runtime.newest(strings.Fields(test.want)[1][:1])
+				r.runtime.set(func() { c.State = runtimeapi.ContainerState_CONTAINER_UNKNOWN })
+				r.runtime.intercept(func(_ context.Context, call string) error {
+					if strings.HasPrefix(call, "StopContainer") {
+						r.runtime.set(func() { c.State = runtimeapi.ContainerState_CONTAINER_RUNNING }) // it answers again
+						r.runtime.intercept(nil)
+					}
+					return nil
+				})
+				r.after(5 * time.Second)
+				r.wantState(test.pod, test.want)
+				r.restart(time.Second)
+				r.after(5 * time.Minute)
+				r.wantState(test.pod, test.then)
+			})
 		})
-		r.after(5 * time.Second)
-		r.wantState(pod, "Pending i=running#1 a=PodInitializing")
-	})
+	}
 }
 
 // A pod that is to run once and loses its sandbox before all of it was started has failed: what has run does not run again.

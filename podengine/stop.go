@@ -26,6 +26,7 @@ const leastGrace = 2 * time.Second
 type ending struct {
 	announced bool         // by an event
 	requested bool         // the runtime was asked to stop it
+	unknown   bool         // its state was unknown then
 	stopped   bool         // it has done so
 	again     bool         // to start the container again
 	hook      *preStopHook // nil: none was started
@@ -86,7 +87,7 @@ func (w *worker) stopContainer(ctx context.Context, pod *corev1.Pod, seen *runti
 	} else {
 		done.due.Store(true)
 	}
-	done.requested = true
+	done.requested, done.unknown = true, done.unknown || inc.phase == unknown
 	// By whole seconds: what has begun is given in full.
 	seconds := int64((max(time.Until(by), 0) + time.Second - 1) / time.Second)
 	if err := w.engine.cfg.Runtime.StopContainer(ctx, inc.id, seconds); err != nil && !gone(err) {
