@@ -8,6 +8,7 @@ import (
 	"io"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -72,17 +73,8 @@ func New(ctx context.Context, init nodeutil.ProviderConfig, cfg Config) (nodeuti
 		}
 	}
 	p.client, p.sessions = pb.NewProviderClient(p.conn), pb.NewProviderClient(p.sessionConn)
-	ctx, cancel := context.WithTimeout(ctx, cfg.StartTimeout.Duration)
-	defer cancel()
-	for {
-		err := p.meet(ctx, init.Node)
-		if err == nil {
-			break
-		}
-		// A server that ends in the middle of it is waited for, as one that is not there yet.
-		if !errdefs.IsUnavailable(err) || periodic.Sleep(ctx, readDelay) != nil {
-			return nil, nil, errors.Join(fmt.Errorf("the provider at %s: %w", cfg.Address, err), p.Close())
-		}
+	if err := p.await(ctx, init.Node); err != nil {
+		return nil, nil, errors.Join(fmt.Errorf("the provider at %s: %w", cfg.Address, err), p.Close())
 	}
 	if !p.Lacks(capabilityVolumes) {
 		if p.volumes, err = newVolumes(p, init); err != nil {
@@ -92,7 +84,42 @@ func New(ctx context.Context, init nodeutil.ProviderConfig, cfg Config) (nodeuti
 	return nodeutil.AsProvider(p.withOptional()), p, nil
 }
 
-// readDelay is how long after a failure the UID of the cluster is asked for again.
+// await meets the provider. A server that ends in the middle of it is waited for, as one that is not there yet.
+func (p *Provider) await(ctx context.Context, n *corev1.Node) error {
+	log.G(ctx).WithFields(log.Fields{"address": p.cfg.Address, "timeout": p.cfg.StartTimeout.Duration.String()}).Info("Waiting for the provider")
+	ctx, cancel := context.WithTimeout(ctx, p.cfg.StartTimeout.Duration)
+	defer cancel()
+	var last error // of a server that answered
+	for {
+		err := p.meet(ctx, n)
+		late := ctx.Err() != nil || errors.Is(err, context.DeadlineExceeded) // a server may see it first
+		switch {
+		case err == nil:
+			return nil
+		case late && last != nil:
+			return fmt.Errorf("%w; before: %w", err, last)
+		case late || !mayPass(err):
+			return err
+		}
+		if last == nil || last.Error() != err.Error() {
+			log.G(ctx).WithError(err).WithField("address", p.cfg.Address).Warn("The provider is not ready yet")
+		}
+		last = err
+		if periodic.Sleep(ctx, readDelay) != nil {
+			return fmt.Errorf("%w: %w", ctx.Err(), err)
+		}
+	}
+}
+
+// mayPass reports whether a start that has failed may succeed a little later: the server is ending, or beginning.
+func mayPass(err error) bool {
+	if strings.Contains(err.Error(), "larger than max") { // a message, in gRPC's words: it has the code of an overload
+		return false
+	}
+	return errdefs.IsUnavailable(err) || errors.Is(err, io.EOF) || errors.Is(err, context.Canceled)
+}
+
+// readDelay is how long after a failure the UID of the cluster, or the provider, is asked again.
 const readDelay = 2 * time.Second
 
 // readClusterUID returns the UID of the cluster, or nothing without a client or the right to read it.
@@ -146,7 +173,6 @@ func dialOptions(nodeName string, clusterUID types.UID) []grpc.DialOption {
 
 // meet asks the provider what it can do, and how its node is.
 func (p *Provider) meet(ctx context.Context, n *corev1.Node) error {
-	log.G(ctx).WithFields(log.Fields{"address": p.cfg.Address, "timeout": p.cfg.StartTimeout.Duration.String()}).Info("Waiting for the provider")
 	info, err := p.client.GetInfo(ctx, &pb.GetInfoRequest{NodeName: n.Name}, grpc.WaitForReady(true))
 	if err != nil {
 		return fmt.Errorf("it does not say what it can do: %w", wire.FromStatus(err))
