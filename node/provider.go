@@ -25,8 +25,12 @@ import (
 type PodLifecycleHandler interface {
 	// CreatePod takes a pod on. It is called at most once for each UID that the
 	// provider holds; after an error the provider is asked with GetPod before
-	// it is called again. It may take as long as it needs; ctx ends when the pod is
-	// deleted or replaced meanwhile, and DeletePod follows in any case. Once it has
+	// it is called again. Variables of the environment have their values, and EnvFrom is
+	// empty (but see PodControllerConfig.SkipDownwardAPIResolution). A variable that has
+	// ValueFrom still has none, not an empty one: the provider fills it in, or refuses the
+	// pod (errdefs.AsPermanent). Such are those of status.podIP(s), which is not known before
+	// the pod runs, of status.hostIP(s) on a node without addresses, and of fileKeyRef.
+	// CreatePod may take as long as it needs; ctx ends when the pod is deleted or replaced meanwhile, and DeletePod follows in any case. Once it has
 	// returned ctx ends with the controller alone, for what goes on in goroutines
 	// and keeps ctx, not its channel of Done alone; so do those of UpdatePod, DeletePod and the first GetPods.
 	CreatePod(ctx context.Context, pod *corev1.Pod) error

@@ -17,7 +17,8 @@ import (
 // change. It is safe for concurrent use.
 //
 // Environment variables need no ResourceManager: pods reach the provider with
-// resolved values.
+// resolved values. Only those that no object has, such as of status.podIP, keep
+// their ValueFrom (node.PodLifecycleHandler).
 type ResourceManager struct {
 	pods       corev1listers.PodLister
 	secrets    corev1listers.SecretLister

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -25,7 +26,8 @@ type Provider struct {
 
 var _ node.PodLifecycleHandler = (*Provider)(nil)
 
-// CreatePod starts a pod. All variables of its containers have values.
+// CreatePod starts a pod. Variables of its containers have their values, but for those that only
+// the service could know, such as of status.podIP: they have ValueFrom still.
 func (p *Provider) CreatePod(ctx context.Context, pod *corev1.Pod) error {
 	if len(pod.Spec.InitContainers) > 0 {
 		return errdefs.AsPermanent(errors.New("ProviderNotSupported: acme has no init containers"))
@@ -34,6 +36,9 @@ func (p *Provider) CreatePod(ctx context.Context, pod *corev1.Pod) error {
 	for _, c := range pod.Spec.Containers {
 		container := TaskContainer{Name: c.Name, Image: c.Image}
 		for _, v := range c.Env {
+			if v.ValueFrom != nil {
+				return errdefs.AsPermanent(fmt.Errorf("ProviderNotSupported: container %s: acme has no value for variable %s", c.Name, v.Name))
+			}
 			container.Variables = append(container.Variables, v.Name+"="+v.Value)
 		}
 		task.Containers = append(task.Containers, container)

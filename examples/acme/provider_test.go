@@ -81,6 +81,25 @@ func TestRefusedPods(t *testing.T) {
 	}
 }
 
+// A variable whose value only the service could know is not one without a value: a pod with one
+// is refused.
+func TestVariablesWithoutValues(t *testing.T) {
+	p := newTestProvider()
+	for _, from := range []corev1.EnvVarSource{
+		{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "status.podIP"}}, {FileKeyRef: &corev1.FileKeySelector{VolumeName: "config", Path: "env", Key: "COLOUR"}},
+	} {
+		pod := newTestPod("main", "other")
+		pod.Spec.Containers[1].Env = append(pod.Spec.Containers[1].Env, corev1.EnvVar{Name: "THERE", ValueFrom: &from})
+		err := p.CreatePod(t.Context(), pod)
+		if want := "ProviderNotSupported: container other: acme has no value for variable THERE"; !errdefs.IsPermanent(err) || err.Error() != want {
+			t.Errorf("CreatePod: %v, want the permanent error %q", err, want)
+		}
+	}
+	if len(p.service.tasks) > 0 {
+		t.Errorf("the service runs %v", p.service.tasks)
+	}
+}
+
 func TestLogs(t *testing.T) {
 	p := newTestProvider()
 	if err := p.CreatePod(t.Context(), newTestPod("main")); err != nil {
