@@ -131,8 +131,12 @@ func containerStatus(t Task, c TaskContainer) corev1.ContainerStatus {
 	if runs {
 		status.State.Running = &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(t.Started)}
 	} else {
+		reason := "Completed"
+		if t.ExitCode != 0 {
+			reason = "Error"
+		}
 		status.State.Terminated = &corev1.ContainerStateTerminated{
-			ExitCode: int32(t.ExitCode), Reason: "Error", StartedAt: metav1.NewTime(t.Started), FinishedAt: metav1.NewTime(t.Ended),
+			ExitCode: int32(t.ExitCode), Reason: reason, StartedAt: metav1.NewTime(t.Started), FinishedAt: metav1.NewTime(t.Ended),
 		}
 	}
 	return status

@@ -2,11 +2,14 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -114,6 +117,76 @@ func TestLogs(t *testing.T) {
 	}
 	if _, err := p.GetContainerLogs(t.Context(), "default", "web", "nobody", api.ContainerLogOpts{}); !errdefs.IsNotFound(err) {
 		t.Errorf("of a container that there is not: %v", err)
+	}
+}
+
+// end has a task end by itself: the service keeps it.
+func (s *Service) end(id string, exitCode int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t := s.tasks[id]
+	t.Ended, t.ExitCode = time.Now(), exitCode
+	s.tasks[id] = t
+}
+
+// A task that has ended by itself has the reasons that a kubelet gives, also when its pod is deleted.
+func TestEndedPods(t *testing.T) {
+	for code, want := range map[int]struct {
+		phase  corev1.PodPhase
+		reason string
+	}{0: {corev1.PodSucceeded, "Completed"}, 3: {corev1.PodFailed, "Error"}} {
+		p := newTestProvider()
+		if err := p.CreatePod(t.Context(), newTestPod("main")); err != nil {
+			t.Fatal(err)
+		}
+		p.service.end("1", code)
+		status, err := p.GetPodStatus(t.Context(), "default", "web")
+		if err != nil {
+			t.Fatal(err)
+		}
+		end := status.ContainerStatuses[0].State.Terminated
+		if status.Phase != want.phase || end == nil || end.Reason != want.reason || end.ExitCode != int32(code) {
+			t.Errorf("after exit code %d its status is %+v, want phase %s and reason %s", code, status, want.phase, want.reason)
+		}
+		p.NotifyPods(t.Context(), func(pod *corev1.Pod) { status = &pod.Status })
+		if err := p.DeletePod(t.Context(), newTestPod()); err != nil || status.Phase != want.phase {
+			t.Errorf("after its deletion its phase is %s, want %s; error %v", status.Phase, want.phase, err)
+		}
+	}
+}
+
+// kubectl logs -f ends with the container, whether the service keeps the task or forgets it.
+func TestFollowedLogsEnd(t *testing.T) {
+	for name, end := range map[string]func(*Provider) error{
+		"by itself": func(p *Provider) error { p.service.end("1", 0); return nil },
+		"stopped":   func(p *Provider) error { return p.DeletePod(t.Context(), newTestPod()) },
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			p := newTestProvider()
+			if err := p.CreatePod(ctx, newTestPod("main")); err != nil {
+				t.Fatal(err)
+			}
+			log, err := p.GetContainerLogs(ctx, "default", "web", "main", api.ContainerLogOpts{Follow: true})
+			if err != nil {
+				t.Fatal(err)
+			}
+			ended := make(chan error, 1)
+			time.AfterFunc(10*time.Second, func() { ended <- end(p) })
+			text, err := io.ReadAll(log)
+			if string(text) != "hello from image nginx\n" || err != nil {
+				t.Errorf("%s: the log is %q, %v", name, text, err)
+			}
+			select {
+			case err := <-ended:
+				if err != nil {
+					t.Error(err)
+				}
+			default:
+				t.Errorf("%s: the log has ended before the container", name)
+			}
+		})
 	}
 }
 

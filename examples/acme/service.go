@@ -66,7 +66,7 @@ func (s *Service) Run(_ context.Context, t Task) error {
 	return nil
 }
 
-// Stop ends a task. The service forgets it then.
+// Stop ends a task, if it has not ended by itself. The service forgets it then.
 func (s *Service) Stop(_ context.Context, id string, _ time.Duration) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -75,7 +75,9 @@ func (s *Service) Stop(_ context.Context, id string, _ time.Duration) error {
 		return ErrNoTask
 	}
 	delete(s.tasks, id)
-	t.Ended, t.ExitCode = time.Now(), 143
+	if t.Ended.IsZero() {
+		t.Ended, t.ExitCode = time.Now(), 143
+	}
 	s.changed(t)
 	return nil
 }
@@ -108,10 +110,11 @@ func (s *Service) changed(t Task) {
 // Healthy reports whether the service can run tasks.
 func (*Service) Healthy(context.Context) error { return nil }
 
-// Log returns the line that a container has printed, and when.
-func (s *Service) Log(_ context.Context, id, container string) (line string, at time.Time, _ error) {
+// Log returns the line that a container has printed, when, and whether it has ended: there will be
+// no more lines then.
+func (s *Service) Log(_ context.Context, id, container string) (line string, at time.Time, ended bool, _ error) {
 	c, t, err := s.container(id, container)
-	return "hello from image " + c.Image, t.Started, err
+	return "hello from image " + c.Image, t.Started, !t.Ended.IsZero(), err
 }
 
 // Exec runs a command in a container, and returns its exit code.

@@ -21,13 +21,16 @@ func (p *Provider) GetContainerLogs(ctx context.Context, namespace, name, contai
 	if err != nil {
 		return nil, err
 	}
-	if _, _, err := p.service.Log(ctx, string(pod.UID), container); err != nil {
+	if _, _, _, err := p.service.Log(ctx, string(pod.UID), container); err != nil {
 		return nil, classify(err)
 	}
 	return api.NewLogReader(ctx, opts, func(ctx context.Context, _ time.Time) ([]api.LogLine, error) {
-		text, at, err := p.service.Log(ctx, string(pod.UID), container)
-		if errors.Is(err, ErrNoTask) { // it has ended
+		text, at, ended, err := p.service.Log(ctx, string(pod.UID), container)
+		switch {
+		case errors.Is(err, ErrNoTask): // it was stopped
 			return nil, io.EOF
+		case err == nil && ended: // by itself: these are its last lines
+			return []api.LogLine{{Time: at, Text: text}}, io.EOF
 		}
 		return []api.LogLine{{Time: at, Text: text}}, classify(err)
 	}), nil
