@@ -109,6 +109,61 @@ func TestKinds(t *testing.T) {
 	}
 }
 
+// The workflow passes on a machine that does not have the directory that go.mod names. (TestInit has its
+// conformance kit.)
+func TestWorkflow(t *testing.T) {
+	t.Parallel()
+	checkout, err := filepath.Abs(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	replace := filepath.Join(t.TempDir(), "virtual-kubelet")
+	if err := os.Symlink(checkout, replace); err != nil {
+		t.Fatal(err)
+	}
+	dir := write(t, Options{Name: "acme", Kind: "pod", Replace: replace})
+	if err := os.Remove(replace); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(filepath.Join(dir, ".github", "workflows", "ci.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var workflow struct {
+		Jobs struct {
+			Test struct{ Steps []struct{ Run string } }
+		}
+	}
+	if err := yaml.Unmarshal(text, &workflow); err != nil {
+		t.Fatal(err)
+	}
+	// What git clones is this checkout, and make has nothing to do.
+	programs := t.TempDir()
+	for name, script := range map[string]string{"git": `for to; do :; done; exec ln -s "$CHECKOUT" "$to"`, "make": `exec test -e "$2/Makefile"`} {
+		if err := os.WriteFile(filepath.Join(programs, name), []byte("#!/bin/sh\n"+script+"\n"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	steps := 0
+	for _, step := range workflow.Jobs.Test.Steps {
+		if step.Run == "" || strings.Contains(step.Run, "-tags conformance") {
+			continue
+		}
+		steps++
+		cmd := exec.CommandContext(t.Context(), "bash", "-e", "-c", strings.ReplaceAll(step.Run, " -race", " -vet=off")) // as TestKinds
+		cmd.Dir, cmd.Env = dir, append(os.Environ(), "CHECKOUT="+checkout, "PATH="+programs+":"+os.Getenv("PATH"), "GOFLAGS=-trimpath", "CGO_ENABLED=0", "GOWORK=off")
+		if !strings.Contains(step.Run, "go mod tidy") { // once it has run, Go needs no more than there is
+			cmd.Env = append(cmd.Env, "GOPROXY=off")
+		}
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("%s: %v\n%s", step.Run, err, out)
+		}
+	}
+	if steps < 3 {
+		t.Errorf("the workflow has %d steps that run something:\n%s", steps, text)
+	}
+}
+
 // All that is wrong is in the error, with what to do.
 func TestMistakes(t *testing.T) {
 	t.Parallel()
