@@ -1,24 +1,16 @@
 package main
 
 import (
-	"bytes"
-	"context"
-	"errors"
 	"fmt"
-	"io"
-	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	corev1listers "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
-	"k8s.io/utils/exec"
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
-	"github.com/virtual-kubelet/virtual-kubelet/node/api"
 )
 
 func newTestProvider() *Provider {
@@ -103,23 +95,6 @@ func TestVariablesWithoutValues(t *testing.T) {
 	}
 }
 
-func TestLogs(t *testing.T) {
-	p := newTestProvider()
-	if err := p.CreatePod(t.Context(), newTestPod("main")); err != nil {
-		t.Fatal(err)
-	}
-	log, err := p.GetContainerLogs(t.Context(), "default", "web", "main", api.ContainerLogOpts{Tail: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if text, err := io.ReadAll(log); string(text) != "hello from image nginx\n" {
-		t.Errorf("the log is %q, %v", text, err)
-	}
-	if _, err := p.GetContainerLogs(t.Context(), "default", "web", "nobody", api.ContainerLogOpts{}); !errdefs.IsNotFound(err) {
-		t.Errorf("of a container that there is not: %v", err)
-	}
-}
-
 // end has a task end by itself: the service keeps it.
 func (s *Service) end(id string, exitCode int) {
 	s.mu.Lock()
@@ -148,86 +123,9 @@ func TestEndedPods(t *testing.T) {
 		if status.Phase != want.phase || end == nil || end.Reason != want.reason || end.ExitCode != int32(code) {
 			t.Errorf("after exit code %d its status is %+v, want phase %s and reason %s", code, status, want.phase, want.reason)
 		}
-		p.NotifyPods(t.Context(), func(pod *corev1.Pod) { status = &pod.Status })
+		p.service.Watch(func(task Task) { status = &p.pod(task).Status })
 		if err := p.DeletePod(t.Context(), newTestPod()); err != nil || status.Phase != want.phase {
 			t.Errorf("after its deletion its phase is %s, want %s; error %v", status.Phase, want.phase, err)
 		}
-	}
-}
-
-// kubectl logs -f ends with the container, whether the service keeps the task or forgets it.
-func TestFollowedLogsEnd(t *testing.T) {
-	for name, end := range map[string]func(*Provider) error{
-		"by itself": func(p *Provider) error { p.service.end("1", 0); return nil },
-		"stopped":   func(p *Provider) error { return p.DeletePod(t.Context(), newTestPod()) },
-	} {
-		synctest.Test(t, func(t *testing.T) {
-			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-			defer cancel()
-			p := newTestProvider()
-			if err := p.CreatePod(ctx, newTestPod("main")); err != nil {
-				t.Fatal(err)
-			}
-			log, err := p.GetContainerLogs(ctx, "default", "web", "main", api.ContainerLogOpts{Follow: true})
-			if err != nil {
-				t.Fatal(err)
-			}
-			ended := make(chan error, 1)
-			time.AfterFunc(10*time.Second, func() { ended <- end(p) })
-			text, err := io.ReadAll(log)
-			if string(text) != "hello from image nginx\n" || err != nil {
-				t.Errorf("%s: the log is %q, %v", name, text, err)
-			}
-			select {
-			case err := <-ended:
-				if err != nil {
-					t.Error(err)
-				}
-			default:
-				t.Errorf("%s: the log has ended before the container", name)
-			}
-		})
-	}
-}
-
-func TestExec(t *testing.T) {
-	p := newTestProvider()
-	if err := p.CreatePod(t.Context(), newTestPod("main")); err != nil {
-		t.Fatal(err)
-	}
-	session := &session{in: strings.NewReader("in")}
-	err := p.RunInContainer(t.Context(), "default", "web", "main", []string{"sh", "-c", `cat; echo " $COLOUR"; exit 3`}, session)
-	var exit exec.ExitError
-	if !errors.As(err, &exit) || exit.ExitStatus() != 3 || session.out.String() != "in blue\n" {
-		t.Errorf("it printed %q and ended with %v", &session.out, err)
-	}
-}
-
-// session is a client of kubectl exec.
-type session struct {
-	in  io.Reader
-	out bytes.Buffer
-}
-
-func (s *session) Stdin() io.Reader            { return s.in }
-func (s *session) Stdout() io.WriteCloser      { return s }
-func (s *session) Stderr() io.WriteCloser      { return s }
-func (*session) TTY() bool                     { return false }
-func (*session) Resize() <-chan api.TermSize   { return nil }
-func (s *session) Write(p []byte) (int, error) { return s.out.Write(p) }
-func (*session) Close() error                  { return nil }
-
-func TestNotifications(t *testing.T) {
-	p, pod := newTestProvider(), newTestPod("main")
-	var phases []corev1.PodPhase
-	p.NotifyPods(t.Context(), func(pod *corev1.Pod) { phases = append(phases, pod.Status.Phase) })
-	if err := errors.Join(p.CreatePod(t.Context(), pod), p.DeletePod(t.Context(), pod)); err != nil {
-		t.Fatal(err)
-	}
-	if fmt.Sprint(phases) != "[Running Failed]" {
-		t.Errorf("notified of %v", phases)
-	}
-	if err := p.Ping(t.Context()); err != nil {
-		t.Error(err)
 	}
 }

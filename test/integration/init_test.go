@@ -59,11 +59,11 @@ func TestInit(t *testing.T) {
 		t.Fatal(err)
 	}
 	run("go", "vet", "-tags", "conformance", "./guide")
-	// After its second step, too, where there is no NodeProvider yet.
+	// After its second step, with its tests, too, where there is no NodeProvider yet.
 	if err := os.Mkdir(filepath.Join(dir, "step2"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	for _, file := range []string{"service.go", "provider.go", "config.go", "main.go"} {
+	for _, file := range []string{"service.go", "provider.go", "provider_test.go", "config.go", "main.go"} {
 		source, err := os.ReadFile(filepath.Join("../../examples/acme", file))
 		if err != nil {
 			t.Fatal(err)
@@ -74,6 +74,7 @@ func TestInit(t *testing.T) {
 		}
 	}
 	run("go", "vet", "./step2")
+	run("go", "test", "./step2")
 	run("go", "test", "-tags", "conformance", "-parallel", "8", "-timeout", "8m", "./guide")
 
 	run("go", "build", "-o", name, ".")
