@@ -3,6 +3,7 @@ package errdefs
 import (
 	"errors"
 	"net/http"
+	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
@@ -10,7 +11,7 @@ import (
 // Class is a kind of failure. Its text is the value of metric labels.
 type Class string
 
-// The classes, in the order in which ClassOf looks for them.
+// The classes, the gravest first.
 const (
 	// PermanentClass: no retry of the same call will cure it. A pod whose creation
 	// fails so is Failed.
@@ -57,27 +58,27 @@ type Meaning struct {
 // not create, for any class: what went wrong is in status.message.
 const ReasonProviderFailed = "ProviderFailed"
 
-// meanings is the one table of what each class means.
+// meanings is the one table of what each class means. is reports whether an error itself has
+// the class, regardless of what it wraps.
 var meanings = []struct {
 	Meaning
 	is func(error) bool
 }{
 	{Meaning{PermanentClass, RetrySlowly, ReasonProviderFailed, http.StatusUnprocessableEntity}, isClassified(PermanentClass)},
-	{Meaning{InvalidInputClass, RetryBackoff, ReasonProviderFailed, http.StatusBadRequest}, isInvalidInput},
-	{Meaning{NotFoundClass, RetryBackoff, ReasonProviderFailed, http.StatusNotFound}, isNotFound},
-	{Meaning{ConflictClass, RetryBackoff, ReasonProviderFailed, http.StatusConflict}, isConflict},
-	{Meaning{RetryAfterClass, RetryAfterDelay, ReasonProviderFailed, http.StatusTooManyRequests}, isRetryAfter},
-	{Meaning{UnavailableClass, RetryBackoff, ReasonProviderFailed, http.StatusServiceUnavailable}, isUnavailable},
+	{Meaning{InvalidInputClass, RetryBackoff, ReasonProviderFailed, http.StatusBadRequest}, isInvalidInputItself},
+	{Meaning{NotFoundClass, RetryBackoff, ReasonProviderFailed, http.StatusNotFound}, isNotFoundItself},
+	{Meaning{ConflictClass, RetryBackoff, ReasonProviderFailed, http.StatusConflict}, isConflictItself},
+	{Meaning{RetryAfterClass, RetryAfterDelay, ReasonProviderFailed, http.StatusTooManyRequests}, isRetryAfterItself},
+	{Meaning{UnavailableClass, RetryBackoff, ReasonProviderFailed, http.StatusServiceUnavailable}, isUnavailableItself},
 	{Meaning{UnknownClass, RetryBackoff, ReasonProviderFailed, http.StatusInternalServerError}, func(error) bool { return true }},
 }
 
-// ClassOf returns the class of err. An error of several classes (a joined one,
-// say) has the first of them in the order of the constants. It is UnknownClass
-// for an error that nobody classified, and the empty class for nil.
+// ClassOf returns the class of err. Of an error that was marked more than once, one mark
+// around another, the outermost counts, whose author knew the inner ones; an error that
+// wraps several (a joined one, say) has the first of their classes in the order of the
+// constants. It is UnknownClass for an error that nobody classified, and the empty class
+// for nil.
 func ClassOf(err error) Class {
-	if err == nil {
-		return ""
-	}
 	return Describe(err).Class
 }
 
@@ -87,21 +88,33 @@ func Describe(err error) Meaning {
 	if err == nil {
 		return Meaning{}
 	}
-	for _, m := range meanings {
-		if m.is(err) {
-			return m.Meaning
-		}
-	}
-	return Meaning{}
+	return meanings[place(err)].Meaning
 }
 
-func has(err error, class Class) bool {
-	if err == nil {
-		return false
+// place is where meanings has the class of err.
+func place(err error) int {
+	found, unknown := ownPlace(err), len(meanings)-1
+	if found == unknown {
+		for _, one := range wrapped(err) {
+			found = min(found, place(one))
+		}
 	}
+	return found
+}
+
+// ownPlace is where meanings has the class that err itself has, regardless of what it wraps.
+func ownPlace(err error) (i int) {
+	for !meanings[i].is(err) {
+		i++
+	}
+	return i
+}
+
+// has reports whether err, or an error that it wraps, has a class.
+func has(err error, class Class) bool {
 	for _, m := range meanings {
 		if m.Class == class {
-			return m.is(err)
+			return anyInTree(err, m.is)
 		}
 	}
 	return false
@@ -109,45 +122,39 @@ func has(err error, class Class) bool {
 
 func isClassified(class Class) func(error) bool {
 	return func(err error) bool {
-		return anyInTree(err, func(e error) bool {
-			c, ok := e.(classified)
-			return ok && c.class == class
-		})
+		c, ok := err.(classified)
+		return ok && c.class == class
 	}
 }
 
 // The Is functions of the Kubernetes API's errors follow %w only to the first
 // API error, and not through errors.Join, hence the walk for them too.
 
-func isNotFound(err error) bool {
-	return anyInTree(err, isNotFoundItself)
+func isInvalidInputItself(err error) bool {
+	i, ok := err.(ErrInvalidInput)
+	return ok && i.InvalidInput() || apiStatus(err, apierrors.IsInvalid) || apiStatus(err, apierrors.IsBadRequest)
 }
 
-func isInvalidInput(err error) bool {
-	return anyInTree(err, func(e error) bool {
-		i, ok := e.(ErrInvalidInput)
-		return ok && i.InvalidInput() || apiStatus(e, apierrors.IsInvalid) || apiStatus(e, apierrors.IsBadRequest)
+func isNotFoundItself(err error) bool {
+	n, ok := err.(ErrNotFound)
+	return ok && n.NotFound() || apiStatus(err, apierrors.IsNotFound)
+}
+
+func isConflictItself(err error) bool {
+	return isClassified(ConflictClass)(err) || apiStatus(err, apierrors.IsConflict) || apiStatus(err, apierrors.IsAlreadyExists)
+}
+
+func isRetryAfterItself(err error) bool {
+	_, ok := err.(retryAfterError)
+	return ok || apiStatus(err, apierrors.IsTooManyRequests) || apiStatus(err, func(err error) bool {
+		_, names := apierrors.SuggestsClientDelay(err)
+		return names
 	})
 }
 
-func isConflict(err error) bool {
-	return isClassified(ConflictClass)(err) || anyInTree(err, func(e error) bool {
-		return apiStatus(e, apierrors.IsConflict) || apiStatus(e, apierrors.IsAlreadyExists)
-	})
-}
-
-func isUnavailable(err error) bool {
-	return isClassified(UnavailableClass)(err) || anyInTree(err, func(e error) bool {
-		return apiStatus(e, apierrors.IsServiceUnavailable) || apiStatus(e, apierrors.IsTimeout) ||
-			apiStatus(e, apierrors.IsServerTimeout)
-	})
-}
-
-func isRetryAfter(err error) bool {
-	if _, ok := RetryAfter(err); ok {
-		return true
-	}
-	return anyInTree(err, func(e error) bool { return apiStatus(e, apierrors.IsTooManyRequests) })
+func isUnavailableItself(err error) bool {
+	return isClassified(UnavailableClass)(err) || apiStatus(err, apierrors.IsServiceUnavailable) ||
+		apiStatus(err, apierrors.IsTimeout) || apiStatus(err, apierrors.IsServerTimeout)
 }
 
 // apiStatus applies is to e itself only, if it is an answer of the API.
@@ -156,29 +163,23 @@ func apiStatus(e error, is func(error) bool) bool {
 	return ok && is(e)
 }
 
-// anyInTree reports whether f holds for err or for any error that it wraps, with
-// Unwrap() error, Unwrap() []error, or Cause() error of github.com/pkg/errors.
+// anyInTree reports whether f holds for err or for any error that it wraps.
 func anyInTree(err error, f func(error) bool) bool {
-	if err == nil {
-		return false
-	}
-	if f(err) {
-		return true
-	}
+	return err != nil && (f(err) || slices.ContainsFunc(wrapped(err), func(one error) bool { return anyInTree(one, f) }))
+}
+
+// wrapped returns the errors that err wraps, with Unwrap() error, Unwrap() []error, or
+// Cause() error of github.com/pkg/errors. Some may be nil.
+func wrapped(err error) []error {
 	switch e := err.(type) {
 	case interface{ Unwrap() []error }:
-		for _, wrapped := range e.Unwrap() {
-			if anyInTree(wrapped, f) {
-				return true
-			}
-		}
-		return false
+		return e.Unwrap()
 	case interface{ Unwrap() error }:
-		return anyInTree(e.Unwrap(), f)
+		return []error{e.Unwrap()}
 	case interface{ Cause() error }:
 		if cause := e.Cause(); !errors.Is(cause, err) {
-			return anyInTree(cause, f)
+			return []error{cause}
 		}
 	}
-	return false
+	return nil
 }

@@ -38,6 +38,12 @@ type wrapper struct {
 
 func (w wrapper) Unwrap() error { return w.err }
 
+// typedInvalid says of itself that the request was at fault, and wraps why.
+type typedInvalid struct{ error }
+
+func (typedInvalid) InvalidInput() bool { return true }
+func (e typedInvalid) Unwrap() error    { return e.error }
+
 // circular is its own cause.
 type circular struct{}
 
@@ -81,6 +87,15 @@ func TestClassOf(t *testing.T) {
 		"typed neither":       {says{}, errdefs.UnknownClass},
 		"typed no, wraps yes": {wrapper{err: says{notFound: true}}, errdefs.NotFoundClass},
 
+		"unavailable NotFound":    {errdefs.AsUnavailable(fmt.Errorf("a: %w", errdefs.NotFound("x"))), errdefs.UnavailableClass},
+		"NotFound unavailable":    {fmt.Errorf("a: %w", errdefs.AsNotFound(errdefs.AsUnavailable(errBoom))), errdefs.NotFoundClass},
+		"unavailable API invalid": {errdefs.AsUnavailable(apierrors.NewBadRequest("x")), errdefs.UnavailableClass},
+		"conflict permanent":      {errdefs.AsConflict(errdefs.AsPermanent(errBoom)), errdefs.ConflictClass},
+		"retry after unavailable": {errdefs.AsRetryAfter(errdefs.AsUnavailable(errBoom), 1), errdefs.RetryAfterClass},
+		"typed invalid NotFound":  {typedInvalid{errdefs.NotFound("x")}, errdefs.InvalidInputClass},
+		"unavailable joined":      {errdefs.AsUnavailable(errors.Join(errBoom, errdefs.AsPermanent(errBoom))), errdefs.UnavailableClass},
+		"joined, marked inside":   {errors.Join(errdefs.AsUnavailable(errdefs.AsPermanent(errBoom)), errdefs.AsConflict(errBoom)), errdefs.ConflictClass},
+
 		"API not found":         {apierrors.NewNotFound(pods, "p"), errdefs.NotFoundClass},
 		"API invalid":           {apierrors.NewInvalid(schema.GroupKind{Kind: "Pod"}, "p", nil), errdefs.InvalidInputClass},
 		"API bad request":       {apierrors.NewBadRequest("x"), errdefs.InvalidInputClass},
@@ -118,6 +133,19 @@ func TestClassOf(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// A mark around an error counts for its class, and does not hide what it wraps.
+func TestIsSeesThroughMarks(t *testing.T) {
+	if err := errdefs.AsUnavailable(errdefs.NotFound("x")); !errdefs.IsNotFound(err) {
+		t.Error("IsNotFound says no")
+	}
+	if err := errdefs.AsUnavailable(errdefs.InvalidInput("x")); !errdefs.IsInvalidInput(err) {
+		t.Error("IsInvalidInput says no")
+	}
+	if err := errdefs.AsRetryAfter(errdefs.AsPermanent(errBoom), 1); !errdefs.IsPermanent(err) {
+		t.Error("IsPermanent says no")
 	}
 }
 
@@ -256,6 +284,17 @@ func TestIsOnlyNotFound(t *testing.T) {
 		"joined in a join":             {errors.Join(missing, errors.Join(missing, errBoom)), false},
 		"two %w":                       {fmt.Errorf("a: %w, b: %w", missing, errBoom), false},
 		"two %w, both":                 {fmt.Errorf("a: %w, b: %w", missing, missing), true},
+		"unavailable":                  {errdefs.AsUnavailable(fmt.Errorf("credentials: %w", missing)), false},
+		"unavailable, API not found":   {errdefs.AsUnavailable(apierrors.NewNotFound(pods, "p")), false},
+		"unavailable, in %w":           {fmt.Errorf("a: %w", errdefs.AsUnavailable(missing)), false},
+		"unavailable, joined":          {errdefs.AsUnavailable(errors.Join(missing, missing)), false},
+		"unavailable, in a join":       {errors.Join(missing, errdefs.AsUnavailable(missing)), false},
+		"conflict":                     {errdefs.AsConflict(missing), false},
+		"permanent":                    {errdefs.AsPermanent(missing), false},
+		"retry after":                  {errdefs.AsRetryAfter(missing, time.Second), false},
+		"invalid input":                {errdefs.AsInvalidInput(missing), false},
+		"typed invalid":                {typedInvalid{missing}, false},
+		"called so after unavailable":  {errdefs.AsNotFound(errdefs.AsUnavailable(missing)), true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := errdefs.IsOnlyNotFound(tc.err); got != tc.want {

@@ -4,8 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
 // ErrNotFound is an error that says of itself whether it means that a thing is
@@ -47,30 +45,17 @@ func IsNotFound(err error) bool {
 
 // IsOnlyNotFound reports whether err means that a thing is not there, and that
 // nothing else went wrong: of an error that wraps several (errors.Join, or more
-// than one %w) each has to mean that. Ask it where an absence is final, as a
-// pod's end is; IsNotFound is also true if only one of several errors is NotFound.
-// It is false for nil.
+// than one %w) each has to mean that, and one with a mark of another class around it,
+// such as AsUnavailable's, is a failure in which something else was not there. Ask it
+// where an absence is final, as a pod's end is; IsNotFound is also true if only one of
+// several errors is NotFound. It is false for nil.
 func IsOnlyNotFound(err error) bool {
-	switch e := err.(type) {
-	case nil:
-		return false
-	case interface{ Unwrap() []error }:
-		if isNotFoundItself(err) {
-			return true // the error as a whole says so, regardless of what it wraps
-		}
-		several := slices.DeleteFunc(slices.Clone(e.Unwrap()), func(one error) bool { return one == nil })
-		return len(several) > 0 && !slices.ContainsFunc(several, func(one error) bool { return !IsOnlyNotFound(one) })
-	case interface{ Unwrap() error }:
-		return isNotFoundItself(err) || IsOnlyNotFound(e.Unwrap())
-	case interface{ Cause() error }:
-		cause := e.Cause()
-		return isNotFoundItself(err) || !errors.Is(cause, err) && IsOnlyNotFound(cause)
+	if err == nil || isNotFoundItself(err) {
+		return err != nil // the error as a whole says so, regardless of what it wraps
 	}
-	return isNotFoundItself(err)
-}
-
-// isNotFoundItself reports whether err itself is NotFound, regardless of what it wraps.
-func isNotFoundItself(err error) bool {
-	n, ok := err.(ErrNotFound)
-	return ok && n.NotFound() || apiStatus(err, apierrors.IsNotFound)
+	if meanings[ownPlace(err)].Class != UnknownClass {
+		return false
+	}
+	several := slices.DeleteFunc(slices.Clone(wrapped(err)), func(one error) bool { return one == nil })
+	return len(several) > 0 && !slices.ContainsFunc(several, func(one error) bool { return !IsOnlyNotFound(one) })
 }

@@ -3,6 +3,7 @@ package podlifecycle
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -33,6 +34,27 @@ func TestDeleteThatFailsInPart(t *testing.T) {
 		pass(10 * time.Second)
 		if r.api.Pod("web") == nil {
 			t.Fatal("the pod left the API although a part of it could not be deleted")
+		}
+		r.provider.Script(func(s *nodetest.Script) { s.OnDelete = nil })
+		pass(time.Minute)
+		want(t, "pod", r.api.Pod("web"), nil)
+	})
+}
+
+// Invariant 4: nor is one in which something else than the pod was not there, such as what
+// the provider needs to reach it.
+func TestDeleteThatLacksWhatItNeeds(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		r.startWith(aPod("web"))
+		r.provider.Script(func(s *nodetest.Script) {
+			s.OnDelete = func(context.Context, *corev1.Pod) error {
+				return errdefs.AsUnavailable(fmt.Errorf("credentials: %w", errdefs.NotFound("no such Secret")))
+			}
+		})
+		r.api.DeletePod("web")
+		pass(10 * time.Second)
+		if r.api.Pod("web") == nil {
+			t.Fatal("the pod left the API although its provider could not delete it")
 		}
 		r.provider.Script(func(s *nodetest.Script) { s.OnDelete = nil })
 		pass(time.Minute)
