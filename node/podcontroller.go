@@ -12,6 +12,7 @@ import (
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
 	"github.com/virtual-kubelet/virtual-kubelet/internal/podlifecycle"
+	"github.com/virtual-kubelet/virtual-kubelet/internal/providercalls"
 )
 
 // PodEventFilterFunc reports whether a pod is this node's. A filter is needed
@@ -141,6 +142,7 @@ type PodController struct {
 // NewPodController makes a PodController. It returns an error of class
 // InvalidInput if something that is required is missing.
 func NewPodController(cfg PodControllerConfig) (*PodController, error) {
+	cfg.Provider = providercalls.Whole(cfg.Provider)
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}

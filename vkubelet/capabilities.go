@@ -7,6 +7,7 @@ import (
 	dto "github.com/prometheus/client_model/go"
 	stats "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 
+	"github.com/virtual-kubelet/virtual-kubelet/internal/providercalls"
 	"github.com/virtual-kubelet/virtual-kubelet/node/api"
 )
 
@@ -55,6 +56,7 @@ type PodResourceMetricsProvider interface {
 
 // handlerConfig has what p can do; what it cannot stays nil, which answers 501.
 func handlerConfig(p Provider) api.PodHandlerConfig {
+	p = providercalls.Whole(p)
 	metrics := metricsConfig(p)
 	cfg := api.PodHandlerConfig{
 		GetStatsSummary:    metrics.GetStatsSummary,
@@ -79,6 +81,7 @@ func handlerConfig(p Provider) api.PodHandlerConfig {
 }
 
 func metricsConfig(p Provider) (cfg api.PodMetricsConfig) {
+	p = providercalls.Whole(p)
 	if p, ok := p.(PodMetricsProvider); ok {
 		cfg.GetStatsSummary = p.GetStatsSummary
 	}

@@ -12,6 +12,7 @@ import (
 	stats "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 
 	"github.com/virtual-kubelet/virtual-kubelet/node/api"
+	"github.com/virtual-kubelet/virtual-kubelet/node/nodeutil"
 )
 
 // capable is a holder with all optional capabilities.
@@ -121,6 +122,24 @@ func TestMetrics(t *testing.T) {
 	for _, p := range []Provider{&holder{}, nil} {
 		if status, _ := get(t, MetricsSummaryHandler(p), "/stats/summary"); status != http.StatusNotImplemented {
 			t.Errorf("MetricsSummaryHandler without metrics answers %d", status)
+		}
+	}
+}
+
+// summing is a holder with a summary and nothing else.
+type summing struct{ holder }
+
+func (*summing) GetStatsSummary(context.Context) (*stats.Summary, error) {
+	return &stats.Summary{Node: stats.NodeStats{NodeName: "node"}}, nil
+}
+
+// What nodeutil.AsProvider adds to a provider is not among what it can do.
+func TestHandlersOfAsProvider(t *testing.T) {
+	attached := http.NewServeMux()
+	AttachMetricsRoutes(nodeutil.AsProvider(&summing{}), attached)
+	for name, handler := range map[string]http.Handler{"PodHandler": PodHandler(nodeutil.AsProvider(&summing{})), "AttachMetricsRoutes": attached} {
+		if status, body := get(t, handler, "/metrics/resource"); status != 200 {
+			t.Errorf("%s: the metrics are not made from the summary: %d %q", name, status, body)
 		}
 	}
 }

@@ -16,6 +16,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
+	"github.com/virtual-kubelet/virtual-kubelet/node/nodeutil"
 )
 
 // start runs run until the test ends, and then expects no error. It must be
@@ -29,6 +30,29 @@ func start(t *testing.T, run func(context.Context) error) {
 		cancel()
 		if err := <-ended; err != nil {
 			t.Errorf("Run returned %v", err)
+		}
+	})
+}
+
+// notifying is a holder that notifies of its pods.
+type notifying struct {
+	holder
+	asked chan struct{}
+}
+
+func (p *notifying) NotifyPods(context.Context, func(*corev1.Pod)) { close(p.asked) }
+
+// nodeutil.AsProvider does not hide that a provider notifies.
+func TestServerOfAsProvider(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		provider := &notifying{asked: make(chan struct{})}
+		server := New(Config{Client: fake.NewClientset(), NodeName: "node", Provider: nodeutil.AsProvider(provider)})
+		start(t, server.Run)
+		<-server.Ready()
+		select {
+		case <-provider.asked:
+		default:
+			t.Error("NotifyPods was not called")
 		}
 	})
 }

@@ -167,7 +167,7 @@ func (n *Node) makeControllers(provider Provider, nodeProvider node.NodeProvider
 	n.pods, err = node.NewPodController(node.PodControllerConfig{
 		PodClient:                 n.shared.pods.Client(),
 		EventRecorder:             n.cfg.EventRecorder,
-		Provider:                  lifecycleHandler(provider),
+		Provider:                  provider,
 		Pods:                      n.known,
 		Objects:                   n.shared.objects,
 		ServiceInformer:           n.shared.services.Core().V1().Services(),

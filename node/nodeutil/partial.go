@@ -21,7 +21,7 @@ import (
 // keeps what else the handler can do, such as node.PodNotifier, or
 // GetContainerLogStream (api.ContainerLogStreamHandlerFunc), which Provider lacks.
 // A method Unwrap of what it returns, unless that is the handler itself, returns
-// the handler.
+// the handler; node.NewPodController and package vkubelet find it by themselves.
 func AsProvider(handler node.PodLifecycleHandler) Provider {
 	if whole, ok := handler.(Provider); ok {
 		return whole
@@ -37,14 +37,9 @@ type partialProvider struct {
 // beside being a Provider, such as io.Closer.
 func (p *partialProvider) Unwrap() node.PodLifecycleHandler { return p.PodLifecycleHandler }
 
-// lifecycleHandler is the provider as the pod controller has to see it, with
-// its optional interfaces.
-func lifecycleHandler(p Provider) node.PodLifecycleHandler {
-	if partial, ok := p.(*partialProvider); ok {
-		return partial.PodLifecycleHandler
-	}
-	return p
-}
+// Completes has packages node and vkubelet use what AsProvider was given. Unwrap is not
+// enough for that: a wrapper with this name, of others, may do more than to add methods.
+func (p *partialProvider) Completes() node.PodLifecycleHandler { return p.PodLifecycleHandler }
 
 // The optional methods of a provider.
 type (

@@ -9,11 +9,14 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	dto "github.com/prometheus/client_model/go"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/tools/record"
 	statsv1alpha1 "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 
 	"github.com/virtual-kubelet/virtual-kubelet/node"
@@ -147,6 +150,63 @@ func TestAsProviderCanBeUnwrapped(t *testing.T) {
 	if !ok || wrapped.Unwrap() != node.PodLifecycleHandler(p) {
 		t.Errorf("got %v, %v", wrapped, ok)
 	}
+}
+
+// uidNotifying knows pods by UID, too.
+type uidNotifying struct {
+	notifying
+	byUID chan types.UID
+}
+
+func (p *uidNotifying) GetPodByUID(_ context.Context, _, _ string, uid types.UID) (*corev1.Pod, error) {
+	select {
+	case p.byUID <- uid:
+	default:
+	}
+	return nil, nil
+}
+
+func (p *uidNotifying) GetPodStatusByUID(context.Context, string, string, types.UID) (*corev1.PodStatus, error) {
+	return nil, nil
+}
+
+// A pod controller of one's own uses what AsProvider keeps.
+func TestPodControllerOfAsProvider(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client := fake.NewSimpleClientset(pod("p", "vk"))
+		factory := informers.NewSharedInformerFactory(client, 0)
+		handler := &uidNotifying{notifying{asked: make(chan struct{})}, make(chan types.UID, 1)}
+		pods, err := node.NewPodController(node.PodControllerConfig{
+			PodClient: client.CoreV1(), PodInformer: factory.Core().V1().Pods(), EventRecorder: &record.FakeRecorder{},
+			Provider: nodeutil.AsProvider(handler), SkipDownwardAPIResolution: true,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := contextWithCancel(t)
+		factory.Start(ctx.Done())
+		defer factory.Shutdown()
+		wait, err := pods.Start(ctx, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer wait()
+		defer cancel()
+		synctest.Wait()
+		select {
+		case <-handler.asked:
+		default:
+			t.Error("NotifyPods was not called")
+		}
+		select {
+		case uid := <-handler.byUID:
+			if uid != "uid-of-p" {
+				t.Errorf("asked for the UID %q", uid)
+			}
+		default:
+			t.Error("the pod was not looked for by its UID")
+		}
+	})
 }
 
 // limited has all methods, and cannot do what they are for but logs.
