@@ -138,8 +138,18 @@ var subresources = []struct{ prefix, name string }{
 	{"/flagz", "configz"},
 }
 
-// fineGrained are the subresources that nodes/proxy covers as well (KEP-2862).
+// fineGrained are the subresources that nodes/proxy covers as well (KEP-2862), but for
+// /flagz.
 var fineGrained = map[string]bool{"pods": true, "healthz": true, "configz": true}
+
+// coveredByProxy reports whether nodes/proxy allows the request as well.
+func coveredByProxy(a authorizer.Attributes) bool {
+	return fineGrained[a.GetSubresource()] && !isUnder(a.GetPath(), "/flagz")
+}
+
+func isUnder(path, prefix string) bool {
+	return path == prefix || strings.HasPrefix(path, prefix+"/")
+}
 
 var verbs = map[string]string{
 	http.MethodGet:    "get",
@@ -163,7 +173,7 @@ func (a NodeRequestAttr) GetRequestAttributes(u user.Info, r *http.Request) auth
 		Path:            r.URL.Path,
 	}
 	for _, s := range subresources {
-		if r.URL.Path == s.prefix || strings.HasPrefix(r.URL.Path, s.prefix+"/") {
+		if isUnder(r.URL.Path, s.prefix) {
 			attributes.Subresource = s.name
 		}
 	}
@@ -222,7 +232,7 @@ func WithAuth(auth Auth, h http.Handler) http.Handler {
 				return
 			}
 			asked := []string{attributes.GetSubresource()}
-			if fineGrained[asked[0]] {
+			if coveredByProxy(attributes) {
 				asked = append(asked, "proxy")
 			}
 			message := fmt.Sprintf("Forbidden (user=%s, verb=%s, resource=%s, subresource(s)=%v)",
@@ -244,7 +254,7 @@ func WithAuth(auth Auth, h http.Handler) http.Handler {
 func authorize(ctx context.Context, auth Auth, attributes authorizer.Attributes) (authorizer.Decision, string, error) {
 	decision, reason, err := auth.Authorize(ctx, attributes)
 	record, ok := attributes.(authorizer.AttributesRecord)
-	if decision == authorizer.DecisionAllow || !ok || !fineGrained[record.Subresource] {
+	if decision == authorizer.DecisionAllow || !ok || !coveredByProxy(record) {
 		return decision, reason, err
 	}
 	record.Subresource = "proxy"
