@@ -177,6 +177,10 @@ func (c *Claim) attempt(ctx context.Context, slot slotFunc, seen *rival) (delay 
 	return 0, c.adopt(ctx, found)
 }
 
+// Acquired reports whether Acquire has returned nil, and neither Release nor another Acquire
+// was called since. A nil Claim always is.
+func (c *Claim) Acquired() bool { return c == nil || c.acquired.Load() }
+
 // Waiting returns what Acquire waits for at the moment, as an error, and nil if it
 // does not wait.
 func (c *Claim) Waiting() error {

@@ -232,7 +232,7 @@ func TestAuthOfAFleet(t *testing.T) {
 		{name: "the default, around the node's mux", mux: true, anonymous: 401, token: 200, wrong: 403},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			v := &reviewer{allowed: map[string]string{"scraper": "stats"}}
+			v := &reviewer{allowed: map[string]string{"scraper": "metrics"}}
 			client := v.client(t)
 			webhook, err := nodeutil.WebhookAuth(client, "all")
 			if err != nil {
@@ -277,10 +277,10 @@ func TestAuthOfAFleet(t *testing.T) {
 				h.ServeHTTP(w, r)
 				return w.Code
 			}
-			if got := ask("/stats/summary", ""); got != test.anonymous {
+			if got := ask("/metrics", ""); got != test.anonymous {
 				t.Errorf("without a token: got %d, want %d", got, test.anonymous)
 			}
-			if got := ask("/stats/summary", "token-of-scraper"); got != test.token {
+			if got := ask("/metrics", "token-of-scraper"); got != test.token {
 				t.Errorf("with a token: got %d, want %d", got, test.token)
 			}
 			if got := ask("/configz", "token-of-scraper"); got != test.wrong {

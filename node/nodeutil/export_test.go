@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/virtual-kubelet/virtual-kubelet/node/api"
@@ -18,6 +19,23 @@ func RoutesOf(n *Node, p Provider) []api.Route {
 func WatchPods(ctx context.Context, n *Node) {
 	go n.shared.pods.Run(ctx)
 	<-n.known.Synced()
+}
+
+// BeginPods has the pod controller of a node begin that does not run, until end is called.
+func BeginPods(ctx context.Context, n *Node) (end func(), err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	group, ctx := errgroup.WithContext(ctx)
+	stop := n.shared.start(ctx, group)
+	wait, err := n.pods.Start(ctx, 1)
+	if err != nil {
+		wait = func() {}
+	}
+	return func() {
+		cancel()
+		wait()
+		stop()
+		_ = group.Wait() // nothing returns an error
+	}, err
 }
 
 // SpecOf is the Node that n registers.

@@ -32,8 +32,8 @@ func (n *Node) kubeletAPI(p Provider) http.Handler {
 // routes are the endpoints of the kubelet API, each of which has a row in
 // docs/kubelet-api.md.
 func (n *Node) routes(p Provider, own prometheus.Gatherer) []api.Route {
-	config := podHandlerConfig(p, &n.cfg, n.known, n.shared.streams)
-	routes := api.PodRoutes(config, true)
+	config := n.podHandlerConfig(p)
+	routes := n.podRoutes(config)
 	routes = append(routes, n.healthRoutes()...)
 	routes = append(routes, metricsRoutes(own, &volumeMetrics{summary: config.GetStatsSummary})...)
 	routes = append(routes, api.Route{Pattern: "/configz", Methods: reading, Handler: serveConfig(&n.cfg)}, n.statusRoute())

@@ -105,6 +105,16 @@ func attachedTo(t *testing.T, handler node.PodLifecycleHandler, opts ...nodeutil
 	return mux, n
 }
 
+// begin has the pod controller of a node begin that does not run, until the test ends.
+func begin(t *testing.T, n *nodeutil.Node) {
+	t.Helper()
+	end, err := nodeutil.BeginPods(t.Context(), n)
+	t.Cleanup(end)
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 func ask(h http.Handler, method, path string) *httptest.ResponseRecorder {
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, httptest.NewRequest(method, path, nil))
@@ -119,7 +129,8 @@ func sample(path string) string {
 
 // What docs/kubelet-api.md says of methods, statuses and rights is so.
 func TestDocumentedEndpoints(t *testing.T) {
-	mux, _ := attachedTo(t, &whole{})
+	mux, n := attachedTo(t, &whole{})
+	begin(t, n)
 	for _, row := range documentation(t) {
 		for _, path := range row.paths {
 			for _, method := range allMethods {
@@ -203,7 +214,8 @@ func (p *askedForLogs) GetContainerLogs(ctx context.Context, namespace, name, co
 // keeps nobody from the rest.
 func TestVolumesInMetrics(t *testing.T) {
 	p := &summing{summary: make(chan *stats.Summary, 1)}
-	mux, _ := attachedTo(t, p)
+	mux, n := attachedTo(t, p)
+	begin(t, n)
 	used := uint64(7)
 	p.summary <- &stats.Summary{Pods: []stats.PodStats{{VolumeStats: []stats.VolumeStats{{
 		PVCRef: &stats.PVCReference{Namespace: "ns", Name: "data"}, FsStats: stats.FsStats{UsedBytes: &used}}}}}}

@@ -2,7 +2,6 @@ package nodeutil
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -111,7 +110,7 @@ func (n *Node) make(name string, newProvider NewProviderFunc, cfg NodeConfig) er
 		HostIPs:         n.endpoint.hostIPs,
 		NodeAllocatable: func() corev1.ResourceList { return n.endpoint.nodeAllocatable().DeepCopy() }, // which others share
 		Metrics:         n.shared.metrics.registry,
-		MayBegin:        cfg.Claim.MayBegin,
+		MayBegin:        mayBegin(cfg.Claim),
 	})
 	if err != nil {
 		return fmt.Errorf("cannot make the provider of node %s: %w", cfg.NodeSpec.Name, err)
@@ -221,29 +220,35 @@ func (n *Node) nodeOptions(cfg *NodeConfig) []node.NodeControllerOpt {
 	return opts
 }
 
+// podRoutes are those about pods, which the provider answers.
+func (n *Node) podRoutes(config api.PodHandlerConfig) []api.Route {
+	routes := api.PodRoutes(config, true)
+	for i := range routes {
+		if config.GetStatsSummary != nil && routes[i].Pattern == "/metrics/cadvisor" { // which answers without a summary, too
+			routes[i].Handler = n.serveOnceBegun(routes[i].Handler)
+		}
+	}
+	return routes
+}
+
 // podHandlerConfig connects the provider to the handlers of package api.
-func podHandlerConfig(p Provider, cfg *NodeConfig, pods node.PodSource, streams *api.StreamLimiter) api.PodHandlerConfig {
+func (n *Node) podHandlerConfig(p Provider) api.PodHandlerConfig {
 	config := providerRoutes(p)
-	config.GetPodsFromKubernetes = listPods(pods)
-	config.FindPod = findPod(pods)
-	config.StreamLimiter = streams
-	config.StreamIdleTimeout = cfg.StreamIdleTimeout
-	config.StreamCreationTimeout = cfg.StreamCreationTimeout
+	config.GetPods = onceBegun(n, config.GetPods)
+	config.GetStatsSummary = onceBegun(n, config.GetStatsSummary)
+	config.GetMetricsResource = onceBegun(n, config.GetMetricsResource)
+	config.GetPodsFromKubernetes = func(context.Context) ([]*corev1.Pod, error) { return n.known.List(), nil }
+	config.FindPod = n.findPod
+	config.StreamLimiter = n.shared.streams
+	config.StreamIdleTimeout = n.cfg.StreamIdleTimeout
+	config.StreamCreationTimeout = n.cfg.StreamCreationTimeout
 	return config
 }
 
-// listPods lists the pods of the node as the cache has them.
-func listPods(pods node.PodSource) api.PodListerFunc {
-	return func(context.Context) ([]*corev1.Pod, error) { return pods.List(), nil }
-}
-
-// findPod finds pods of the node in the cache, once that has all of them.
-func findPod(pods node.PodSource) api.PodFinderFunc {
-	return func(_ context.Context, namespace, name string) (*corev1.Pod, error) {
-		pod, err := pods.Get(namespace, name)
-		if err != nil && !pods.HasSynced() {
-			return nil, errdefs.AsUnavailable(errors.New("the node does not know its pods yet"))
-		}
-		return pod, err
+// findPod finds pods of the node in the cache, once the provider may be asked about them.
+func (n *Node) findPod(_ context.Context, namespace, name string) (*corev1.Pod, error) {
+	if err := n.begun(); err != nil {
+		return nil, err
 	}
+	return n.known.Get(namespace, name)
 }

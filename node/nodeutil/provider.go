@@ -20,7 +20,8 @@ import (
 // What a backend cannot do returns an error: errors.ErrUnsupported becomes a 501,
 // one with a class the status that errdefs.Describe names (404 for NotFound), any
 // other a 500 with its text. So does a panic, without its text. The methods are called
-// for requests of clients, at any time and also for the same pod, and are not tried again.
+// for requests of clients, once NotifyPods has returned at any time and also for the same
+// pod, and are not tried again.
 type Provider interface {
 	node.PodLifecycleHandler
 
@@ -81,9 +82,10 @@ type ProviderConfig struct {
 	// /metrics then has too. Providers of several nodes may be given the same.
 	Metrics prometheus.Registerer
 
-	// MayBegin reports whether this process may begin something for the node: not while
-	// another one may have taken it (see node.Claim). A provider that creates or deletes
-	// of its own accord, without having been called, asks it before. Nil means always.
+	// MayBegin reports whether this process may begin something for the node: not before
+	// it has acquired the claim, nor while another one may have taken the node (see
+	// node.Claim). A provider that creates or deletes of its own accord, without having
+	// been called, asks it before. Nil means always.
 	MayBegin func() bool
 
 	// Node is the node to be registered. The provider changes it as it sees
@@ -95,5 +97,5 @@ type ProviderConfig struct {
 // the node is always well. A Fleet calls it before the node is claimed (see
 // NodeConfig.Claim), when another process may act for it still: what the backend holds
 // is to be read, and changed, by the methods of the provider only, of which none is
-// called before the claim was acquired.
+// called before the claim was acquired: requests for what it answers get 503 until then.
 type NewProviderFunc func(ProviderConfig) (Provider, node.NodeProvider, error)
