@@ -17,9 +17,11 @@ import (
 // error.
 //
 // The status that it reports goes to the API, but for what others own. Nothing is
-// made up for it: without a condition Ready that is True a pod is not ready, and
-// Services leave it out. podspec.Status makes a whole status, by the kubelet's rules,
-// from what is known of the containers.
+// made up for it: a pod is not ready, and Services leave it out, until a condition Ready
+// that is True was reported. A condition that a later status lacks stays as it is, since
+// it may be another's: a pod that is no longer ready needs Ready with False, unless it has
+// ended. podspec.Status makes a whole status, by the kubelet's rules, from what is known
+// of the containers.
 //
 // docs/write-a-provider.md has an example, and a table of the methods.
 type PodLifecycleHandler interface {

@@ -136,10 +136,11 @@ func TestMergeConditions(t *testing.T) {
 		current, reported, want []corev1.PodCondition
 		generation              int64
 	}{
-		"none":                     {},
-		"new gets a time":          {reported: []corev1.PodCondition{ready("True", metav1.Time{})}, want: []corev1.PodCondition{ready("True", at(0))}},
-		"new keeps its time":       {reported: []corev1.PodCondition{ready("True", at(-3))}, want: []corev1.PodCondition{ready("True", at(-3))}},
-		"foreign stay, and first":  {current: []corev1.PodCondition{gate}, reported: []corev1.PodCondition{ready("True", at(-3))}, want: []corev1.PodCondition{gate, ready("True", at(-3))}},
+		"none":                    {},
+		"new gets a time":         {reported: []corev1.PodCondition{ready("True", metav1.Time{})}, want: []corev1.PodCondition{ready("True", at(0))}},
+		"new keeps its time":      {reported: []corev1.PodCondition{ready("True", at(-3))}, want: []corev1.PodCondition{ready("True", at(-3))}},
+		"foreign stay, and first": {current: []corev1.PodCondition{gate}, reported: []corev1.PodCondition{ready("True", at(-3))}, want: []corev1.PodCondition{gate, ready("True", at(-3))}},
+		// Ready, too: a provider may report conditions in some statuses only (see node.PodLifecycleHandler).
 		"nothing reported":         {current: []corev1.PodCondition{gate, ready("True", at(-3))}, want: []corev1.PodCondition{gate, ready("True", at(-3))}},
 		"same status, same time":   {current: []corev1.PodCondition{ready("True", at(-60))}, reported: []corev1.PodCondition{ready("True", at(-3))}, want: []corev1.PodCondition{ready("True", at(-60))}},
 		"other status, its time":   {current: []corev1.PodCondition{ready("True", at(-60))}, reported: []corev1.PodCondition{ready("False", at(-3))}, want: []corev1.PodCondition{ready("False", at(-3))}},
