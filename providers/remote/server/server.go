@@ -82,11 +82,11 @@ func New(ctx context.Context, provider nodeutil.Provider, nodeProvider node.Node
 		s.ping = nodeProvider.Ping
 		nodeProvider.NotifyNodeStatus(ctx, s.node.update)
 	}
-	s.cluster.restore(ctx, provider, s.getPods)
 	s.pods.start()
 	if notifier, ok := unwrapped(provider).(node.PodNotifier); ok {
 		notifier.NotifyPods(ctx, s.pods.record)
 	}
+	s.cluster.restore(ctx, provider, s.getPods) // may be the first call beside NotifyPods
 	return s
 }
 
