@@ -18,7 +18,8 @@ import (
 // ctx: hooks have no timeout of their own, preStop is given what is left of the
 // grace period.
 //
-// A command has to succeed, a request has to be answered, with any status.
+// A command has to succeed, a request has to be answered, with any status, or a
+// redirect to another host, which is not followed.
 // An https request that is answered in plain http is made again in plain http,
 // as long-lived manifests rely on it. tcpSocket always fails.
 func (p *Prober) Hook(ctx context.Context, target Target, handler *corev1.LifecycleHandler) error {
@@ -64,7 +65,7 @@ func (p *Prober) get(ctx context.Context, target Target, action *corev1.HTTPGetA
 	if err != nil {
 		return err
 	}
-	response, err := (&http.Client{Transport: p.http}).Do(request)
+	response, err := (&http.Client{Transport: p.http, CheckRedirect: staysOnHost}).Do(request)
 	if err != nil {
 		return err
 	}

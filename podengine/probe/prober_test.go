@@ -156,14 +156,20 @@ func TestHTTPRedirects(t *testing.T) {
 	for path, want := range map[string]struct {
 		outcome Outcome
 		output  string
+		served  int
 	}{
-		"/here":  {Success, "end"},
-		"/away":  {Warning, "Probe terminated redirects, Response body: <a href=\"http://example.invalid/\">Found</a>.\n\n"},
-		"/round": {Failure, `Get "/round": stopped after 10 redirects`},
+		"/here":  {Success, "end", 2},
+		"/away":  {Warning, "Probe terminated redirects, Response body: <a href=\"http://example.invalid/\">Found</a>.\n\n", 1},
+		"/round": {Failure, `Get "/round": stopped after 10 redirects`, 10},
 	} {
 		outcome, output, err := probeHTTP(t, target, &corev1.HTTPGetAction{Path: path, Port: intstr.FromInt32(port)})
 		if outcome != want.outcome || output != want.output || err != nil {
 			t.Errorf("%s: %s %q %v", path, outcome, output, err)
+		}
+		served = 0
+		hook := &corev1.LifecycleHandler{HTTPGet: &corev1.HTTPGetAction{Path: path, Port: intstr.FromInt32(port)}}
+		if err := NewProber(Options{}).Hook(t.Context(), target, hook); (err == nil) != (want.outcome != Failure) || served != want.served {
+			t.Errorf("the hook %s, of %d requests: %v", path, served, err)
 		}
 	}
 }
