@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
-	"github.com/virtual-kubelet/virtual-kubelet/internal/lastlines"
 	"github.com/virtual-kubelet/virtual-kubelet/node/api"
 	"github.com/virtual-kubelet/virtual-kubelet/podgroup"
 	"github.com/virtual-kubelet/virtual-kubelet/providers/slurm/internal/login"
@@ -30,7 +29,7 @@ func (b *backend) StreamLog(ctx context.Context, u *podgroup.Unit, container str
 	if opts.SinceSeconds > 0 {
 		since = time.Now().Add(-time.Duration(opts.SinceSeconds) * time.Second)
 	}
-	if opts.Tail > 0 && since.IsZero() {
+	if opts.Tail > 0 { // since drops some of them: what is before is older
 		lines = strconv.Itoa(opts.Tail)
 	}
 	if opts.Follow && !isLast {
@@ -40,18 +39,12 @@ func (b *backend) StreamLog(ctx context.Context, u *podgroup.Unit, container str
 	ctx, cancel := context.WithCancel(ctx)
 	open, hold := io.Pipe() // the command ends with its input
 	l := &logCutter{out: writer, since: since, timestamps: opts.Timestamps}
-	if opts.Tail > 0 && !since.IsZero() && !opts.Follow {
-		l.last = &lastlines.Writer{Lines: opts.Tail}
-	}
 	go func() { // ends with the command, and that with ctx
 		defer cancel()
 		err := b.runner.Run(ctx, login.Command{
 			Verb: "log", Stdin: open, Stdout: l,
 			Args: []string{b.directoryOf(u), fmt.Sprintf("%s/%d", container, run), lines, ended, u.ID},
 		})
-		if err == nil {
-			err = l.flush()
-		}
 		if err = classify(podgroup.ActionLog, err); errdefs.IsNotFound(err) {
 			err = nil // it was deleted meanwhile
 		}
@@ -74,13 +67,11 @@ func (l *logReader) Close() error {
 	return l.pipe.Close()
 }
 
-// logCutter drops lines from before a time, and the times before lines. With last the lines are
-// kept until it is flushed.
+// logCutter drops lines from before a time, and the times before lines.
 type logCutter struct {
 	out        io.Writer
 	since      time.Time
 	timestamps bool
-	last       *lastlines.Writer
 
 	rest    string // of a line that has begun, until its time is known
 	within  bool   // a line whose time is known goes on
@@ -112,23 +103,10 @@ func (l *logCutter) Write(p []byte) (int, error) {
 		}
 		l.within = !strings.HasSuffix(line, "\n")
 	}
-	to := l.out
-	if l.last != nil {
-		to = l.last
-	}
 	if out.Len() > 0 { // an empty write would wait for a reader
-		if _, err := io.WriteString(to, out.String()); err != nil {
+		if _, err := io.WriteString(l.out, out.String()); err != nil {
 			return 0, err
 		}
 	}
 	return len(p), nil
-}
-
-// flush writes what is left.
-func (l *logCutter) flush() error {
-	if l.last == nil || len(l.last.Bytes()) == 0 {
-		return nil
-	}
-	_, err := l.out.Write(l.last.Bytes())
-	return err
 }
