@@ -9,7 +9,13 @@ import (
 // minKept is how much is kept at least before lines that are not wanted are dropped.
 const minKept = 1 << 20
 
-// Writer keeps the last lines of what is written to it.
+// MaxBytes is how much of the last lines is kept at most: a log may have lines of any
+// length.
+const MaxBytes = 16 << 20
+
+// Writer keeps the last lines of what is written to it, up to MaxBytes: of more, the whole
+// lines at the end, or the end of a single line that is longer. It needs up to three times
+// that.
 type Writer struct {
 	// Lines is how many.
 	Lines int
@@ -30,12 +36,18 @@ func (w *Writer) Write(p []byte) (int, error) {
 
 // Bytes returns the last lines, until the next Write.
 func (w *Writer) Bytes() []byte {
+	first := len(w.text) - MaxBytes
 	at := len(bytes.TrimSuffix(w.text, []byte("\n")))
 	for range w.Lines {
-		at = bytes.LastIndexByte(w.text[:at], '\n')
-		if at < 0 {
-			return w.text
+		if at = bytes.LastIndexByte(w.text[:at], '\n'); at < 0 || at < first {
+			break
 		}
 	}
-	return w.text[at+1:]
+	if at+1 >= first {
+		return w.text[at+1:]
+	}
+	if skip := bytes.IndexByte(w.text[first-1:], '\n'); skip >= 0 && skip < MaxBytes {
+		first += skip // to the next line
+	}
+	return w.text[first:]
 }

@@ -293,7 +293,7 @@ func (b *backend) openLog(ctx context.Context, in wire.Log) (io.ReadCloser, erro
 	return b.Open(ctx, call(podgroup.ActionLog, http.MethodGet, "/getLogs", in))
 }
 
-// lastLines reads a log to its end, and returns its last lines.
+// lastLines reads a log to its end, and returns its last lines, up to lastlines.MaxBytes.
 func lastLines(log io.ReadCloser, count int) (io.ReadCloser, error) {
 	defer log.Close()
 	last := &lastlines.Writer{Lines: count}

@@ -61,7 +61,7 @@ type taskLog struct {
 	streams          []*taskStream
 }
 
-// lastLines returns as many of the last lines as are wanted.
+// lastLines returns as many of the last lines as are wanted, up to lastlines.MaxBytes.
 func (l *taskLog) lastLines(ctx context.Context) ([]byte, error) {
 	tail := &lastlines.Writer{Lines: l.opts.Tail}
 	for _, s := range l.streams {
