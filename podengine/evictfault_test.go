@@ -1,6 +1,7 @@
 package podengine
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"os"
@@ -135,6 +136,33 @@ func TestHostsFileCountsAsLocalStorage(t *testing.T) {
 		r.after(15 * time.Second)
 		if s := r.status(pod); s.Reason != "Evicted" {
 			t.Errorf("the pod is %s: %s", s.Phase, s.Reason)
+		}
+	})
+}
+
+// A container that makes its /etc/hosts larger than memory is started again, with a whole one.
+func TestHugeHostsFileIsReplaced(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		r.runtime.plans["a"] = plan{runs: 5 * time.Second, code: 1}
+		pod := makePod("a")
+		r.create(pod)
+		hosts := filepath.Join(r.podDir(pod.UID), "etc-hosts")
+		want, err := os.ReadFile(hosts)
+		if err != nil || len(want) == 0 {
+			t.Fatalf("the file is %q: %v", want, err)
+		}
+		if err := os.Truncate(hosts, 1<<40); err != nil {
+			t.Fatal(err)
+		}
+		r.after(30 * time.Second)
+		if s := r.status(pod).ContainerStatuses[0]; s.RestartCount == 0 {
+			t.Errorf("the container was not started again: %v", s.State)
+		}
+		if info, err := os.Stat(hosts); err != nil || info.Size() != int64(len(want)) {
+			t.Fatalf("the file is not as long as before: %v", err)
+		}
+		if got, err := os.ReadFile(hosts); err != nil || !bytes.Equal(got, want) {
+			t.Errorf("the file is %q, want %q: %v", got, want, err)
 		}
 	})
 }

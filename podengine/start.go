@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -538,7 +539,7 @@ func (w *worker) hostsFile(pod *corev1.Pod, seen *runtimeView) (string, error) {
 	}
 	file := filepath.Join(e.podDir(pod.UID), etcHosts)
 	content := podspec.Hosts(pod, ips, e.cfg.Node.ClusterDomain, host)
-	if before, err := os.ReadFile(file); err == nil && bytes.Equal(before, content) {
+	if hasContent(file, content) {
 		return file, nil
 	}
 	// Not by rename: containers that run have this very file mounted.
@@ -546,6 +547,18 @@ func (w *worker) hostsFile(pod *corev1.Pod, seen *runtimeView) (string, error) {
 		return "", fmt.Errorf("cannot write the hosts file: %w", err)
 	}
 	return file, nil
+}
+
+// hasContent reports whether a file has this content. It reads little more than that:
+// containers can make their files of any size.
+func hasContent(path string, content []byte) bool {
+	file, err := os.Open(path) // #nosec G304 -- the engine's own
+	if err != nil {
+		return false
+	}
+	defer file.Close()
+	has, err := io.ReadAll(io.LimitReader(file, int64(len(content))+1))
+	return err == nil && bytes.Equal(has, content)
 }
 
 // terminationLog is where a container may leave a message about its end.
