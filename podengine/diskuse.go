@@ -2,6 +2,8 @@ package podengine
 
 import (
 	"context"
+	"errors"
+	"io/fs"
 	"path/filepath"
 	"sync"
 	"time"
@@ -20,10 +22,11 @@ const (
 	diskUseEvery = time.Minute
 	// diskUseLook is how often there may be pods that were not measured yet.
 	diskUseLook = 10 * time.Second
-	// measureTimeout is how long the storage of one pod may take to measure, and
-	// measureShare how many times longer than that it is not measured again.
-	measureTimeout = 30 * time.Second
-	measureShare   = 20
+	// measureTimeout is how long the storage of one pod may take to measure.
+	measureTimeout = 10 * time.Minute
+	// measureWait is for how long evictions wait for what pods use now: what takes longer
+	// counts as it was measured last.
+	measureWait = 2 * time.Second
 )
 
 // diskUse is what a pod has on the disk of the node, but for the writable layers of its
@@ -31,31 +34,38 @@ const (
 type diskUse struct {
 	volumes map[string]volume.Used // emptyDirs, by name
 	logs    map[string]volume.Used // by container
-	other   volume.Used            // of no volume and no container
+	other   map[string]volume.Used // of no volume and no container, by name
 	at      time.Time              // when it was measured
-	took    time.Duration
 }
 
 // diskUses are those of pods, as they were last measured. It is safe for concurrent use.
 type diskUses struct {
 	mu    sync.Mutex
-	known map[types.UID]diskUse
+	known map[types.UID]*periodic.Gauge[diskUse]
 }
 
+// get returns what a pod uses, if it was measured.
 func (d *diskUses) get(uid types.UID) (diskUse, bool) {
 	d.mu.Lock()
-	defer d.mu.Unlock()
-	use, ok := d.known[uid]
-	return use, ok
+	gauge := d.known[uid]
+	d.mu.Unlock()
+	if gauge == nil {
+		return diskUse{}, false
+	}
+	return gauge.Last()
 }
 
-func (d *diskUses) set(uid types.UID, use diskUse) {
+// of returns the gauge of a pod.
+func (d *diskUses) of(uid types.UID) *periodic.Gauge[diskUse] {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.known == nil {
-		d.known = map[types.UID]diskUse{}
+		d.known = map[types.UID]*periodic.Gauge[diskUse]{}
 	}
-	d.known[uid] = use
+	if d.known[uid] == nil {
+		d.known[uid] = &periodic.Gauge[diskUse]{}
+	}
+	return d.known[uid]
 }
 
 // keep forgets all pods but these.
@@ -69,9 +79,12 @@ func (d *diskUses) keep(uids map[types.UID]bool) {
 	}
 }
 
-// watchDiskUse measures the storage of pods until ctx ends.
+// watchDiskUse measures the storage of pods until ctx ends: one by one, but it does not
+// wait long for those that take long.
 func (e *Engine) watchDiskUse(ctx context.Context) {
 	periodic.Every(ctx, diskUseLook, func(ctx context.Context) bool {
+		ctx, cancel := context.WithTimeout(ctx, diskUseLook)
+		defer cancel()
 		uids := map[types.UID]bool{}
 		for _, w := range e.all() {
 			pod, _ := w.current()
@@ -86,36 +99,57 @@ func (e *Engine) watchDiskUse(ctx context.Context) {
 }
 
 // diskUse returns what a pod has on disk: as it was measured not longer ago than
-// oldest, or now. A pod that takes long to measure is measured less often.
+// oldest, or now. If that takes longer than ctx, or took long before, it is what was
+// measured last. A goroutine for each pod measures, as in a kubelet: one of very many
+// files holds up no other.
 func (e *Engine) diskUse(ctx context.Context, pod *corev1.Pod, oldest time.Duration) diskUse {
-	begin := time.Now()
-	if use, ok := e.disk.get(pod.UID); ok && begin.Sub(use.at) < max(oldest, measureShare*use.took) {
-		return use
+	return e.disk.of(pod.UID).Get(ctx, oldest, e.running.Go, func(last diskUse) diskUse {
+		ctx, cancel := context.WithTimeout(e.ctx, measureTimeout)
+		defer cancel()
+		return e.measureDisk(ctx, pod, last)
+	})
+}
+
+// measureDisk measures what a pod has on disk.
+func (e *Engine) measureDisk(ctx context.Context, pod *corev1.Pod, last diskUse) diskUse {
+	use := diskUse{volumes: map[string]volume.Used{}, logs: map[string]volume.Used{}, other: map[string]volume.Used{}}
+	for i := range pod.Spec.Volumes {
+		one := *pod
+		one.Spec.Volumes = pod.Spec.Volumes[i : i+1]
+		used, err := e.volumes.MeasureEmptyDirs(ctx, &one)
+		if err != nil {
+			log.G(ctx).WithError(err).Debug("A volume of a pod cannot be measured")
+		}
+		for name, u := range used {
+			use.volumes[name] = counted(u, last.volumes[name], err)
+		}
 	}
-	use := e.measureDisk(ctx, pod)
+	eachContainer(pod, func(_ kind, c *corev1.Container) {
+		used, err := volume.Measure(ctx, filepath.Join(e.cfg.Node.LogDirectory(pod), c.Name))
+		use.logs[c.Name] = counted(used, last.logs[c.Name], err)
+	})
+	for _, name := range []string{"containers", etcHosts} { // which containers may write
+		used, err := volume.Measure(ctx, filepath.Join(e.podDir(pod.UID), name))
+		use.other[name] = counted(used, last.other[name], err)
+	}
 	use.at = time.Now()
-	use.took = use.at.Sub(begin)
-	e.disk.set(pod.UID, use)
 	return use
 }
 
-// measureDisk measures what a pod has on disk. What cannot be measured now counts as
-// far as it was.
-func (e *Engine) measureDisk(ctx context.Context, pod *corev1.Pod) diskUse {
-	ctx, cancel := context.WithTimeout(ctx, measureTimeout)
-	defer cancel()
-	use := diskUse{logs: map[string]volume.Used{}}
-	var err error
-	if use.volumes, err = e.volumes.MeasureEmptyDirs(ctx, pod); err != nil {
-		log.G(ctx).WithError(err).Debug("Some volumes of a pod cannot be measured")
+// counted is what was measured. What could be measured in part only, since it has too many
+// files or they are being moved, has not less than before: it would hide what it has.
+func counted(used, last volume.Used, err error) volume.Used {
+	if err == nil || errors.Is(err, fs.ErrPermission) { // of which the rest is never known
+		return used
 	}
-	eachContainer(pod, func(_ kind, c *corev1.Container) {
-		use.logs[c.Name], _ = volume.Measure(ctx, filepath.Join(e.cfg.Node.LogDirectory(pod), c.Name))
-	})
-	for _, name := range []string{"containers", etcHosts} { // which containers may write
-		used, _ := volume.Measure(ctx, filepath.Join(e.podDir(pod.UID), name))
-		use.other.Bytes += used.Bytes
-		use.other.Inodes += used.Inodes
+	return volume.Used{Bytes: max(used.Bytes, last.Bytes), Inodes: max(used.Inodes, last.Inodes)}
+}
+
+// sumOf adds up what was measured.
+func sumOf(parts map[string]volume.Used) (sum volume.Used) {
+	for _, used := range parts {
+		sum.Bytes += used.Bytes
+		sum.Inodes += used.Inodes
 	}
-	return use
+	return sum
 }

@@ -185,8 +185,8 @@ func (w *worker) evict(ctx context.Context, pod *corev1.Pod, failure podspec.Fai
 	}
 }
 
-// measure returns what pods use. A pod whose volumes take long to measure is not
-// measured each time.
+// measure returns what pods use. What takes long to measure does not hold up evictions:
+// it is as it was last.
 func (v *evictor) measure(ctx context.Context, workers []*worker) (map[types.UID]eviction.Usage, error) {
 	listed, err := v.cfg.Runtime.ListContainerStats(ctx, nil)
 	if err != nil {
@@ -194,9 +194,11 @@ func (v *evictor) measure(ctx context.Context, workers []*worker) (map[types.UID
 	}
 	byPod := newestByPod(listed)
 	all := map[types.UID]eviction.Usage{}
+	wait, cancel := context.WithTimeout(ctx, measureWait)
+	defer cancel()
 	for _, w := range workers {
 		pod, _ := w.current()
-		all[pod.UID] = usageOf(pod, v.diskUse(ctx, pod, 0), byPod[pod.UID])
+		all[pod.UID] = usageOf(pod, v.diskUse(wait, pod, 0), byPod[pod.UID])
 	}
 	return all, ctx.Err()
 }
@@ -204,7 +206,8 @@ func (v *evictor) measure(ctx context.Context, workers []*worker) (map[types.UID
 // usageOf adds up what a pod uses.
 func usageOf(pod *corev1.Pod, disk diskUse, stats []*runtimeapi.ContainerStats) eviction.Usage {
 	u := eviction.Usage{Volumes: map[string]int64{}, Storage: map[string]int64{}, MemoryOf: map[string]int64{}}
-	u.Other, u.Inodes = disk.other.Bytes, disk.other.Inodes
+	other := sumOf(disk.other)
+	u.Other, u.Inodes = other.Bytes, other.Inodes
 	for i := range pod.Spec.Volumes {
 		if v := &pod.Spec.Volumes[i]; v.EmptyDir != nil && v.EmptyDir.Medium == corev1.StorageMediumDefault {
 			u.Inodes += disk.volumes[v.Name].Inodes

@@ -14,6 +14,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/types"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/virtual-kubelet/virtual-kubelet/podengine/eviction"
@@ -102,6 +103,71 @@ func TestOneEvictionAtATime(t *testing.T) {
 			t.Errorf("after a while the other one is %s: %s", s.Phase, s.Reason)
 		}
 		r.runtime.intercept(nil)
+	})
+}
+
+// Pods whose storage takes long to measure hold up neither the conditions of the node nor evictions.
+func TestSlowVolumesDoNotHoldUpEvictions(t *testing.T) {
+	var available atomic.Int64
+	available.Store(1 << 30)
+	var held atomic.Bool
+	inBubbleWith(t, func(r *rig) {
+		r.cfg.Eviction = Eviction{
+			Thresholds: eviction.Defaults(),
+			Levels: func(context.Context) (eviction.Levels, error) {
+				return eviction.Levels{eviction.MemoryAvailable: {Available: available.Load(), Capacity: 1 << 32}}, nil
+			},
+			Report: func(now []corev1.NodeConditionType) { held.Store(len(now) > 0) },
+		}
+	}, func(r *rig) {
+		never, cancel := context.WithCancel(r.ctx)
+		cancel()
+		for i := range 20 {
+			pod := makePod("a", withVolume("1Mi"))
+			pod.Name = "slow-" + strconv.Itoa(i)
+			pod.UID = types.UID(pod.Name)
+			r.disk.of(pod.UID).Get(never, 0, r.running.Go, func(diskUse) diskUse {
+				<-r.Engine.ctx.Done() // as with files without end
+				return diskUse{}
+			})
+			r.create(pod)
+		}
+		large, full := makePod("b"), makePod("c", withVolume("1Mi"))
+		large.Name, full.Name = "large", "full"
+		r.create(large)
+		r.create(full)
+		r.stats(large, 1<<20, 0)
+		r.after(11 * time.Second) // during the first round
+		available.Store(1 << 20)
+		r.after(10 * time.Second)
+		if !held.Load() {
+			t.Error("there is no memory pressure")
+		}
+		r.after(5 * time.Second)
+		if s := r.status(large); s.Reason != "Evicted" {
+			t.Errorf("the largest pod is %s: %s", s.Phase, s.Reason)
+		}
+		available.Store(1 << 30)
+		r.fill(full, 2<<20)
+		r.after(25 * time.Second)
+		if s := r.status(full); s.Reason != "Evicted" {
+			t.Errorf("the pod beyond its limit is %s: %s", s.Phase, s.Reason)
+		}
+	})
+}
+
+// What can be measured in part only does not hide what a pod uses.
+func TestPartsThatAreMeasuredDoNotHideTheRest(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		pod := makePod("a", withVolume("1Gi"))
+		r.create(pod)
+		r.fill(pod, 2<<20)
+		whole := r.measureDisk(r.ctx, pod, diskUse{})
+		ended, cancel := context.WithCancel(r.ctx)
+		cancel()
+		if part := r.measureDisk(ended, pod, whole); part.volumes["data"] != whole.volumes["data"] || part.volumes["data"].Bytes < 2<<20 {
+			t.Errorf("the volume has %v, and in part %v", whole.volumes["data"], part.volumes["data"])
+		}
 	})
 }
 

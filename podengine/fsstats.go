@@ -89,7 +89,7 @@ func withUse(fs *statsv1alpha1.FsStats, used volume.Used) *statsv1alpha1.FsStats
 
 // addDiskUse adds to a pod's statistics what it uses of the node's storage.
 func (fs fileSystems) addDiskUse(s *statsv1alpha1.PodStats, pod *corev1.Pod, disk diskUse) {
-	total := disk.other
+	total := sumOf(disk.other)
 	add := func(used volume.Used) {
 		total.Bytes += used.Bytes
 		total.Inodes += used.Inodes
