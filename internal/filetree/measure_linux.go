@@ -21,10 +21,9 @@ const (
 // Measure returns what a directory takes of its file system with all that is in it, or
 // a file. Links are not followed, other file systems below it are left out, and a
 // file with several names counts once. It needs memory for directories, but not for
-// files with one name, and for few others, and it ends with ctx, or when it has counted most inodes or soon after. A
-// directory that does not exist takes nothing. With an error, the result is what was
-// counted so far.
-func Measure(ctx context.Context, dir string, most int64) (Used, error) {
+// files with one name, and for few others, and it ends with ctx. A directory that does not
+// exist takes nothing. With an error, the result is what was counted so far.
+func Measure(ctx context.Context, dir string) (Used, error) {
 	fd, err := unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if errors.Is(err, unix.ENOTDIR) {
 		var file unix.Stat_t
@@ -38,8 +37,8 @@ func Measure(ctx context.Context, dir string, most int64) (Used, error) {
 	if err != nil {
 		return Used{}, fmt.Errorf("measure %s: %w", dir, err)
 	}
-	m := &meter{ctx: ctx, most: most, linked: map[uint64]uint64{}, room: maxLinked}
-	if err := m.measure(os.NewFile(uintptr(fd), dir)); err != nil && !errors.Is(err, errMost) {
+	m := &meter{ctx: ctx, linked: map[uint64]uint64{}, room: maxLinked}
+	if err := m.measure(os.NewFile(uintptr(fd), dir)); err != nil {
 		return m.sum(), fmt.Errorf("measure %s: %w", dir, err)
 	}
 	return m.sum(), nil
@@ -49,7 +48,6 @@ func Measure(ctx context.Context, dir string, most int64) (Used, error) {
 // "..", which is checked: a tree may be deeper than a process may have descriptors.
 type meter struct {
 	ctx    context.Context
-	most   int64
 	device uint64
 	linked map[uint64]uint64 // how many more names those inodes have that were counted with one
 	room   int               // how many there may be; 0 once there were so many
@@ -62,9 +60,6 @@ type step struct {
 	inode   uint64
 	pending []string // directories that are still to be measured
 }
-
-// errMost ends what has counted enough.
-var errMost = errors.New("there are more files than are counted")
 
 // errMoved is found where a directory was moved while it was measured.
 var errMoved = errors.New("its directories are being moved")
@@ -192,9 +187,6 @@ func (m *meter) list(dir *os.File) (directories []string, err error) {
 			default:
 				m.count(info.Blocks)
 			}
-		}
-		if m.sum().Inodes >= m.most {
-			return nil, errMost
 		}
 		if errors.Is(err, io.EOF) || err == nil && len(names) == 0 {
 			return directories, nil

@@ -11,18 +11,14 @@ import (
 )
 
 // Measure returns how many bytes the files in a directory have, and how many there are.
-// Links are not followed, and no more than most files are counted. A directory that does
-// not exist has none.
-func Measure(ctx context.Context, dir string, most int64) (used Used, err error) {
+// Links are not followed. A directory that does not exist has none.
+func Measure(ctx context.Context, dir string) (used Used, err error) {
 	err = filepath.WalkDir(dir, func(_ string, entry fs.DirEntry, err error) error {
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil
 		}
 		if err != nil || ctx.Err() != nil {
 			return errors.Join(err, ctx.Err())
-		}
-		if used.Inodes >= most {
-			return fs.SkipAll
 		}
 		if info, err := entry.Info(); err == nil && info.Mode().IsRegular() {
 			used.Bytes += info.Size()

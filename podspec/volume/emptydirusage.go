@@ -3,7 +3,6 @@ package volume
 import (
 	"context"
 	"errors"
-	"math"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -19,7 +18,7 @@ type Used struct{ Bytes, Inodes int64 }
 // else, and it ends with ctx. A directory that does not exist takes nothing. With an
 // error, the result is what was counted so far.
 func Measure(ctx context.Context, dir string) (Used, error) {
-	used, err := filetree.Measure(ctx, dir, math.MaxInt64)
+	used, err := filetree.Measure(ctx, dir)
 	return Used(used), err
 }
 

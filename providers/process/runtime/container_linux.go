@@ -17,6 +17,8 @@ import (
 	"google.golang.org/protobuf/proto"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/virtual-kubelet/virtual-kubelet/internal/filetree"
+	"github.com/virtual-kubelet/virtual-kubelet/internal/periodic"
 	"github.com/virtual-kubelet/virtual-kubelet/providers/process/runtime/internal/shim"
 )
 
@@ -29,6 +31,7 @@ type container struct {
 	config           *runtimeapi.ContainerConfig
 	created          time.Time
 	spec             *shim.Spec
+	disk             periodic.Gauge[map[string]filetree.Used] // of its own directories, by name
 
 	// op is held by what changes whether there is a shim: start and remove.
 	op sync.Mutex

@@ -2,6 +2,8 @@ package runtime
 
 import (
 	"context"
+	"errors"
+	"io/fs"
 	"maps"
 	"time"
 
@@ -47,7 +49,7 @@ type usage struct {
 	diskBytes, diskFiles uint64
 }
 
-// measure measures a container that runs.
+// measure measures a container that runs. It waits for what takes long until ctx ends.
 func (r *Runtime) measure(ctx context.Context, c *container, all []procfs.Process) (usage, bool) {
 	started, ok := c.running()
 	if !ok {
@@ -56,7 +58,7 @@ func (r *Runtime) measure(ctx context.Context, c *container, all []procfs.Proces
 	u := usage{at: time.Now()}
 	u.ofTree(all, started.ShimPID, started.ShimStart)
 	u.ofGroup(c)
-	u.ofDirs(ctx, c)
+	u.ofDirs(r.diskUse(ctx, c))
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	u.rate = c.sample.next(u.at, u.cpu, started.Time)
@@ -92,14 +94,47 @@ func (u *usage) ofGroup(c *container) {
 	}
 }
 
-// maxFiles is how many files are counted: an estimate is enough for very many.
-const maxFiles = 100000
+const (
+	// diskWait is for how long statistics wait for what containers have on disk: what
+	// takes longer to measure is as it was last.
+	diskWait = time.Second
+	// diskTimeout is how long the directories of a container may take to measure.
+	diskTimeout = 10 * time.Minute
+)
 
-// ofDirs adds up the directories that are the container's own. What cannot be measured,
-// since it is being changed, counts as far as it was.
-func (u *usage) ofDirs(ctx context.Context, c *container) {
+// diskUse returns what the directories take that are the container's own. It waits for
+// that until ctx ends.
+func (r *Runtime) diskUse(ctx context.Context, c *container) map[string]filetree.Used {
+	start := func(f func()) {
+		if !r.spawn(f) {
+			f() // which ends with r.ctx
+		}
+	}
+	return c.disk.Get(ctx, 0, start, func(last map[string]filetree.Used) map[string]filetree.Used {
+		ctx, cancel := context.WithTimeout(r.ctx, diskTimeout)
+		defer cancel()
+		return r.measureDirs(ctx, c, last)
+	})
+}
+
+// measureDirs measures the directories that are the container's own. What could be
+// measured in part only, since it has too many files or they are being moved, has not less
+// than before: it would hide what it has.
+func (r *Runtime) measureDirs(ctx context.Context, c *container, last map[string]filetree.Used) map[string]filetree.Used {
+	all := map[string]filetree.Used{}
 	for _, name := range []string{workDir, tmpDir, varTmpDir} {
-		used, _ := filetree.Measure(ctx, c.path(name), maxFiles)
+		used, err := filetree.Measure(ctx, c.path(name))
+		if err != nil && !errors.Is(err, fs.ErrPermission) { // of which the rest is never known
+			used.Bytes, used.Inodes = max(used.Bytes, last[name].Bytes), max(used.Inodes, last[name].Inodes)
+		}
+		all[name] = used
+	}
+	return all
+}
+
+// ofDirs adds up what directories take.
+func (u *usage) ofDirs(all map[string]filetree.Used) {
+	for _, used := range all {
 		u.diskBytes += uint64(used.Bytes)
 		u.diskFiles += uint64(used.Inodes)
 	}
@@ -157,6 +192,8 @@ func (r *Runtime) ContainerStats(ctx context.Context, id string) (*runtimeapi.Co
 	if err != nil {
 		return nil, err
 	}
+	ctx, cancel := context.WithTimeout(ctx, diskWait)
+	defer cancel()
 	u, _ := r.measure(ctx, c, all)
 	return r.statsOf(c, u), nil
 }
@@ -167,6 +204,8 @@ func (r *Runtime) ListContainerStats(ctx context.Context, filter *runtimeapi.Con
 	if err != nil {
 		return nil, err
 	}
+	ctx, cancel := context.WithTimeout(ctx, diskWait) // for all of them
+	defer cancel()
 	var list []*runtimeapi.ContainerStats
 	for _, c := range r.allContainers() {
 		if filter.GetId() != "" && filter.GetId() != c.id ||
@@ -191,6 +230,8 @@ func (r *Runtime) PodSandboxStats(ctx context.Context, id string) (*runtimeapi.P
 	if err != nil {
 		return nil, err
 	}
+	ctx, cancel := context.WithTimeout(ctx, diskWait)
+	defer cancel()
 	return r.sandboxStats(ctx, box, all), nil
 }
 
@@ -222,6 +263,8 @@ func (r *Runtime) ListPodSandboxStats(ctx context.Context, filter *runtimeapi.Po
 	if err != nil {
 		return nil, err
 	}
+	ctx, cancel := context.WithTimeout(ctx, diskWait) // for all of them
+	defer cancel()
 	var list []*runtimeapi.PodSandboxStats
 	for _, box := range r.allSandboxes() {
 		if filter.GetId() != "" && filter.GetId() != box.id || !selects(filter.GetLabelSelector(), box.config.GetLabels()) || box.isStopped() {

@@ -4,29 +4,62 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"strconv"
 	"testing"
 )
 
-// A container's own directories count with all that is in them, and are not read when
-// nobody waits for that any more.
+// A container's own directories count with all that is in them, in however many files.
 func TestUsageOfDirs(t *testing.T) {
-	c := &container{dir: t.TempDir()}
+	t.Parallel()
+	const large, more = 8 << 20, 100_001
+	dir, err := os.MkdirTemp("/dev/shm", "dirs") // where so many files take little time
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	r, c := &Runtime{ctx: t.Context()}, &container{dir: dir}
 	for _, dir := range []string{tmpDir + "/a/b", workDir} {
 		if err := os.MkdirAll(c.path(dir), 0o700); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := os.WriteFile(filepath.Join(c.path(tmpDir), "a", "file"), make([]byte, 1<<20), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(c.path(tmpDir), "a", "file"), make([]byte, large), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	var all, none usage
-	all.ofDirs(t.Context(), c)
-	if all.diskFiles != 5 || all.diskBytes < 1<<20 || all.diskBytes > 1<<20+64<<10 {
-		t.Errorf("%d bytes in %d files and directories", all.diskBytes, all.diskFiles)
+	var used usage
+	used.ofDirs(r.diskUse(t.Context(), c))
+	if used.diskFiles != 5 || used.diskBytes < large || used.diskBytes > large+64<<10 {
+		t.Errorf("%d bytes in %d files and directories", used.diskBytes, used.diskFiles)
 	}
-	ctx, cancel := context.WithCancel(t.Context())
+	for i := range more {
+		file, err := os.Create(filepath.Join(c.path(tmpDir), strconv.Itoa(i)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := file.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	used = usage{}
+	used.ofDirs(r.measureDirs(t.Context(), c, nil))
+	if used.diskFiles != more+5 || used.diskBytes < large {
+		t.Errorf("with many files, %d bytes in %d files and directories", used.diskBytes, used.diskFiles)
+	}
+}
+
+// What can be measured in part only does not hide what a container uses.
+func TestUsageOfDirsInPart(t *testing.T) {
+	r, c := &Runtime{ctx: t.Context()}, &container{dir: t.TempDir()}
+	if err := os.MkdirAll(c.path(tmpDir), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(c.path(tmpDir), "file"), make([]byte, 1<<20), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	whole := r.measureDirs(t.Context(), c, nil)
+	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	if none.ofDirs(ctx, c); none.diskFiles >= all.diskFiles {
-		t.Errorf("%d files and directories are counted for nobody", none.diskFiles)
+	if part := r.measureDirs(ended, c, whole); part[tmpDir] != whole[tmpDir] || part[tmpDir].Bytes < 1<<20 {
+		t.Errorf("it has %v, and in part %v", whole, part)
 	}
 }
