@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"strconv"
 	"strings"
@@ -156,10 +157,19 @@ func Kill(pid int, start uint64, signal unix.Signal) error {
 	return nil
 }
 
+// maxEnviron is more than a kernel lets arguments and environment have: 6 MiB.
+const maxEnviron = 8 << 20
+
 // HasEnv reports whether a process was started with entry ("NAME=value") in its
-// environment, as far as we may see that.
+// environment, as far as we may see that. A process may make its environment as large as
+// it likes (PR_SET_MM), of which no more is read than it can have begun with.
 func HasEnv(pid int, entry string) bool {
-	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
+	file, err := os.Open(fmt.Sprintf("/proc/%d/environ", pid))
+	if err != nil {
+		return false
+	}
+	defer func() { _ = file.Close() }()
+	data, err := io.ReadAll(io.LimitReader(file, maxEnviron))
 	if err != nil {
 		return false
 	}
