@@ -2,6 +2,7 @@ package kubernetes
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"testing/synctest"
 
@@ -57,6 +58,33 @@ func TestEventsThatComeBeforeTheirPod(t *testing.T) {
 			t.Errorf("one more: %q", <-r.events.Events)
 		}
 	})
+}
+
+// An event is mirrored once, also if the watch of it expires: of the list that follows, those that were missed. Nothing is
+// kept of any.
+func TestEventsOfALaterList(t *testing.T) {
+	var mirrored []string
+	s := &eventStore{mirror: func(e *corev1.Event) { mirrored = append(mirrored, e.Name) }}
+	event := func(name, version string) any {
+		return &corev1.Event{ObjectMeta: metav1.ObjectMeta{Name: name, ResourceVersion: version}}
+	}
+	for _, step := range []func() error{
+		func() error { return s.Replace([]any{event("old", "3"), event("older", "2")}, "5") },
+		func() error { return s.Add(event("new", "9")) },
+		func() error { return s.Update(event("old", "11")) },
+		func() error { return s.Delete(event("older", "12")) },
+		func() error {
+			return s.Replace([]any{event("new", "9"), event("old", "11"), event("missed", "100"), event("strange", "x")}, "120")
+		},
+		func() error { return s.Replace([]any{event("missed", "100")}, "130") },
+	} {
+		if err := step(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if want := []string{"new", "old", "missed"}; !slices.Equal(mirrored, want) {
+		t.Errorf("mirrored %q, want %q", mirrored, want)
+	}
 }
 
 func TestEarlyEventsAreBounded(t *testing.T) {

@@ -372,30 +372,3 @@ func TestSidecarOfTheRemoteCluster(t *testing.T) {
 		}
 	})
 }
-
-// Events of other pods, of which there may be very many, are not kept in memory.
-func TestEventsOfOthersAreNotKept(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, "", newRemote())
-		far := r.create(named("one"))
-		of := func(pod *corev1.Pod) *corev1.Event {
-			kept, err := r.trimEvent(&corev1.Event{
-				ObjectMeta:     metav1.ObjectMeta{Namespace: pod.Namespace, Name: "e", ResourceVersion: "7"},
-				InvolvedObject: corev1.ObjectReference{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID},
-				Reason:         "Pulling", Message: "a long text",
-			})
-			if err != nil {
-				t.Fatal(err)
-			}
-			return kept.(*corev1.Event)
-		}
-		if e := of(far); e.Reason != "Pulling" || e.Message != "a long text" || e.ResourceVersion != "7" {
-			t.Errorf("of an event of ours %+v is kept", e)
-		}
-		other := far.DeepCopy()
-		other.UID = "foreign"
-		if e := of(other); e.Message != "" {
-			t.Errorf("of an event of others %+v is kept", e)
-		}
-	})
-}
