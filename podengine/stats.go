@@ -42,9 +42,21 @@ func (e *Engine) GetStatsSummary(ctx context.Context) (*statsv1alpha1.Summary, e
 		if disk, ok := e.disk.get(pod.UID); ok {
 			fs.addDiskUse(&s, pod, disk)
 		}
+		s.Containers = slices.DeleteFunc(s.Containers, func(c statsv1alpha1.ContainerStats) bool { return !runs(pod, c.Name) })
 		summary.Pods = append(summary.Pods, s)
 	}
 	return summary, nil
+}
+
+// runs reports whether a container of a pod is running. A runtime may list others, too, whose
+// writable layers count, but which use nothing else.
+func runs(pod *corev1.Pod, name string) bool {
+	for c := range podstatus.Containers(&pod.Status) {
+		if c.Name == name {
+			return c.State.Running != nil
+		}
+	}
+	return false
 }
 
 // newestByPod are the figures of the newest attempt of each container, by

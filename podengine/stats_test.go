@@ -121,6 +121,38 @@ func TestStatsOfStorage(t *testing.T) {
 	})
 }
 
+// metrics-server drops a pod with a container that has a start time and no figures: as a
+// kubelet's, the summary has containers that run. What others left on the disk counts.
+func TestStatsOfEndedContainers(t *testing.T) {
+	inBubbleWith(t, func(r *rig) {
+		r.runtime.plans["init"], r.runtime.plans["b"] = plan{runs: time.Second}, plan{runs: time.Second, code: 1}
+	}, func(r *rig) {
+		pod := makePod("a b", func(pod *corev1.Pod) {
+			pod.Spec.InitContainers = []corev1.Container{{Name: "init", Image: "image:1"}}
+		})
+		r.create(pod)
+		r.after(2 * diskUseLook)
+		ended, failing := statsOf(r, "init"), statsOf(r, "b")
+		ended.WritableLayer = &runtimeapi.FilesystemUsage{UsedBytes: &runtimeapi.UInt64Value{Value: 10 << 20}}
+		count(r, ended, statsOf(r, "a", 5e9, 1, 100, 1), failing)
+		s, err := r.GetStatsSummary(r.ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(s.Pods) != 1 || len(s.Pods[0].Containers) != 1 || s.Pods[0].Containers[0].Name != "a" {
+			t.Fatalf("pods are %+v", s.Pods)
+		}
+		if storage := s.Pods[0].EphemeralStorage; storage == nil || *storage.UsedBytes < 10<<20 {
+			t.Errorf("the pod's storage is %+v", storage)
+		}
+		for _, family := range api.ResourceMetricsFromSummary(s) {
+			if strings.HasPrefix(family.GetName(), "container_") && len(family.Metric) != 1 {
+				t.Errorf("%s is %v", family.GetName(), family.Metric)
+			}
+		}
+	})
+}
+
 // Of a container that was restarted only the attempt that runs counts.
 func TestStatsOfAttempts(t *testing.T) {
 	inBubbleWith(t, func(r *rig) { r.runtime.plans["a"] = plan{runs: 10 * time.Second, code: 1} }, func(r *rig) {

@@ -17,8 +17,8 @@ import (
 // Summary, for a provider that has no metrics of its own: names, types, help
 // texts and label order are the kubelet's, sorted by name and labels. Usage of
 // a pod that the Summary lacks is the sum of its containers', that of the node
-// the sum of its pods'; a container without a start time has its pod's. What
-// there is no figure for is left out. A nil Summary makes resource_scrape_error 1.
+// the sum of its pods'; a container without a start time has its pod's, and none if
+// it has neither CPU nor memory. What there is no figure for is left out. A nil Summary makes resource_scrape_error 1.
 //
 //	func (p *provider) GetMetricsResource(ctx context.Context) ([]*dto.MetricFamily, error) {
 //		summary, err := p.GetStatsSummary(ctx)
@@ -80,7 +80,7 @@ func (m *cpuMeter) metrics(summary *stats.Summary) []*dto.MetricFamily {
 				if start.IsZero() {
 					start = pod.StartTime
 				}
-				if !start.IsZero() {
+				if hasUsage(&c) && !start.IsZero() {
 					add(containerStart, seconds(start.UnixNano()), metav1.Time{}, labels...)
 				}
 			}
@@ -118,6 +118,12 @@ func addUsage(cpuFamily, memoryFamily, swapFamily *dto.MetricFamily, cpu *stats.
 	if swap != nil && swap.SwapUsageBytes != nil {
 		add(swapFamily, float64(*swap.SwapUsageBytes), swap.Time, labels...)
 	}
+}
+
+// hasUsage reports whether a container has CPU or memory. metrics-server drops the whole pod of
+// one that has neither and a start time, such as one that has ended.
+func hasUsage(c *stats.ContainerStats) bool {
+	return c.CPU != nil && c.CPU.UsageCoreNanoSeconds != nil || c.Memory != nil && c.Memory.WorkingSetBytes != nil
 }
 
 // addSwapLimit adds the limit, which is what is used and what is left.

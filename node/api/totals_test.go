@@ -86,6 +86,7 @@ func TestMissingFiguresAreSummedUp(t *testing.T) {
 		"container_start_time_seconds x ns b":          "1.000008e+06",
 		"container_start_time_seconds y ns b":          "1.000007e+06", // the pod's
 		"container_start_time_seconds x ns a":          "",
+		"container_start_time_seconds z ns b":          "", // metrics-server would drop its pod
 		"container_cpu_usage_seconds_total z ns b":     "",
 		"container_cpu_usage_seconds_total x ns a":     "1 @2",
 		"container_memory_working_set_bytes y ns b":    "30 @11",
