@@ -87,7 +87,33 @@ func podStats(pod *corev1.Pod, containers []*runtimeapi.ContainerStats) statsv1a
 	for _, c := range containers {
 		s.Containers = append(s.Containers, containerStats(pod, c))
 	}
+	s.Swap = sumSwap(s.Containers)
 	return s
+}
+
+// sumSwap is the swap of a pod, of which the CRI has no figure. It has a limit if all that
+// have swap do.
+func sumSwap(containers []statsv1alpha1.ContainerStats) *statsv1alpha1.SwapStats {
+	var sum *statsv1alpha1.SwapStats
+	for i := range containers {
+		s := containers[i].Swap
+		switch {
+		case s == nil:
+		case sum == nil:
+			sum = ptr.To(*s)
+		default:
+			sum.SwapUsageBytes, sum.SwapAvailableBytes = plus(sum.SwapUsageBytes, s.SwapUsageBytes), plus(sum.SwapAvailableBytes, s.SwapAvailableBytes)
+		}
+	}
+	return sum
+}
+
+// plus is the sum of two figures, if both are known.
+func plus(a, b *uint64) *uint64 {
+	if a == nil || b == nil {
+		return nil
+	}
+	return ptr.To(*a + *b)
 }
 
 func containerStats(pod *corev1.Pod, from *runtimeapi.ContainerStats) statsv1alpha1.ContainerStats {
@@ -103,6 +129,7 @@ func containerStats(pod *corev1.Pod, from *runtimeapi.ContainerStats) statsv1alp
 			Time:                 metav1.NewTime(time.Unix(0, cpu.Timestamp)),
 			UsageNanoCores:       value(cpu.UsageNanoCores),
 			UsageCoreNanoSeconds: value(cpu.UsageCoreNanoSeconds),
+			PSI:                  psi(cpu.Psi),
 		}
 	}
 	if memory := from.Memory; memory != nil {
@@ -114,7 +141,18 @@ func containerStats(pod *corev1.Pod, from *runtimeapi.ContainerStats) statsv1alp
 			RSSBytes:        value(memory.RssBytes),
 			PageFaults:      value(memory.PageFaults),
 			MajorPageFaults: value(memory.MajorPageFaults),
+			PSI:             psi(memory.Psi),
 		}
+	}
+	if swap := from.Swap; swap != nil {
+		s.Swap = &statsv1alpha1.SwapStats{
+			Time:               metav1.NewTime(time.Unix(0, swap.Timestamp)),
+			SwapAvailableBytes: value(swap.SwapAvailableBytes),
+			SwapUsageBytes:     value(swap.SwapUsageBytes),
+		}
+	}
+	if io := from.Io; io != nil {
+		s.IO = &statsv1alpha1.IOStats{Time: metav1.NewTime(time.Unix(0, io.Timestamp)), PSI: psi(io.Psi)}
 	}
 	if layer := from.WritableLayer; layer != nil {
 		s.Rootfs = &statsv1alpha1.FsStats{
@@ -124,6 +162,17 @@ func containerStats(pod *corev1.Pod, from *runtimeapi.ContainerStats) statsv1alp
 		}
 	}
 	return s
+}
+
+// psi is how long processes have waited for a resource.
+func psi(from *runtimeapi.PsiStats) *statsv1alpha1.PSIStats {
+	if from == nil {
+		return nil
+	}
+	data := func(d *runtimeapi.PsiData) statsv1alpha1.PSIData {
+		return statsv1alpha1.PSIData{Total: d.GetTotal(), Avg10: d.GetAvg10(), Avg60: d.GetAvg60(), Avg300: d.GetAvg300()}
+	}
+	return &statsv1alpha1.PSIStats{Full: data(from.Full), Some: data(from.Some)}
 }
 
 func value(v *runtimeapi.UInt64Value) *uint64 {

@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	statsv1alpha1 "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 
 	"github.com/virtual-kubelet/virtual-kubelet/node/api"
 	"github.com/virtual-kubelet/virtual-kubelet/podengine/eviction"
@@ -149,6 +150,48 @@ func TestStatsOfEndedContainers(t *testing.T) {
 			if strings.HasPrefix(family.GetName(), "container_") && len(family.Metric) != 1 {
 				t.Errorf("%s is %v", family.GetName(), family.Metric)
 			}
+		}
+	})
+}
+
+// What a runtime knows of swap, and of waiting for CPU, memory and disks, is in the summary. A pod's
+// swap is its containers', as a kubelet's.
+func TestStatsOfSwapAndPressure(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		r.create(makePod("a b c"))
+		v := func(n uint64) *runtimeapi.UInt64Value { return &runtimeapi.UInt64Value{Value: n} }
+		a, b, c := statsOf(r, "a", 5e9, 1, 100, 1), statsOf(r, "b", 1, 1, 1, 1), statsOf(r, "c", 1, 1, 1, 1)
+		now := time.Now()
+		a.Swap = &runtimeapi.SwapUsage{Timestamp: now.UnixNano(), SwapUsageBytes: v(30), SwapAvailableBytes: v(70)}
+		b.Swap = &runtimeapi.SwapUsage{Timestamp: now.UnixNano(), SwapUsageBytes: v(5)} // without a limit
+		a.Cpu.Psi = &runtimeapi.PsiStats{Some: &runtimeapi.PsiData{Total: 7, Avg10: 1.5, Avg60: 2.5, Avg300: 3.5}}
+		a.Memory.Psi = &runtimeapi.PsiStats{Full: &runtimeapi.PsiData{Total: 8}}
+		a.Io = &runtimeapi.IoUsage{Timestamp: now.UnixNano(), Psi: &runtimeapi.PsiStats{Full: &runtimeapi.PsiData{Total: 9}}}
+		count(r, a, b, c)
+		s, err := r.GetStatsSummary(r.ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		pod := s.Pods[0]
+		first, last := pod.Containers[0], pod.Containers[2]
+		some := statsv1alpha1.PSIData{Total: 7, Avg10: 1.5, Avg60: 2.5, Avg300: 3.5}
+		if first.CPU.PSI == nil || first.CPU.PSI.Some != some || first.CPU.PSI.Full.Total != 0 || first.Memory.PSI.Full.Total != 8 || first.IO.PSI.Full.Total != 9 || !first.IO.Time.Time.Equal(now) {
+			t.Errorf("a is %+v", first)
+		}
+		if last.Swap != nil || last.IO != nil || last.CPU.PSI != nil || last.Memory.PSI != nil {
+			t.Errorf("c, of which there are no such figures, is %+v", last)
+		}
+		if pod.Swap == nil || *pod.Swap.SwapUsageBytes != 35 || pod.Swap.SwapAvailableBytes != nil || !pod.Swap.Time.Time.Equal(now) {
+			t.Errorf("the pod's swap is %+v", pod.Swap)
+		}
+		got := map[string]float64{}
+		for _, family := range api.ResourceMetricsFromSummary(s) {
+			for _, m := range family.Metric {
+				got[family.GetName()] += m.GetGauge().GetValue()
+			}
+		}
+		if got["container_swap_usage_bytes"] != 35 || got["container_swap_limit_bytes"] != 100 || got["pod_swap_usage_bytes"] != 35 {
+			t.Errorf("the metrics are %v", got)
 		}
 	})
 }
