@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
 
+	"github.com/virtual-kubelet/virtual-kubelet/internal/cputime"
 	"github.com/virtual-kubelet/virtual-kubelet/internal/listwatch"
 	"github.com/virtual-kubelet/virtual-kubelet/internal/podenv"
 	"github.com/virtual-kubelet/virtual-kubelet/log"
@@ -58,7 +59,7 @@ type Provider struct {
 	informer   cache.SharedIndexInformer // remote pods of this node
 	podHandler cache.ResourceEventHandlerRegistration
 	queue      workqueue.TypedRateLimitingInterface[workItem]
-	cpu        cpuTimes
+	cpu        cputime.Times
 	early      earlyEvents
 	identity   identity
 	cluster    remoteCluster

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	stats "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 
+	"github.com/virtual-kubelet/virtual-kubelet/internal/cputime"
 	"github.com/virtual-kubelet/virtual-kubelet/node/api"
 	"github.com/virtual-kubelet/virtual-kubelet/providers/kubernetes/internal/translate"
 )
@@ -42,7 +43,7 @@ func (p *Provider) GetStatsSummary(ctx context.Context) (*stats.Summary, error) 
 	if err != nil {
 		return nil, err
 	}
-	cpu := p.cpu.ofNode(pods)
+	cpu := p.cpu.OfNode(pods, nil)
 	return &stats.Summary{Pods: pods, Node: stats.NodeStats{
 		NodeName: p.home.Node.Name, StartTime: metav1.NewTime(p.started),
 		CPU: cpu, Memory: sumMemory(pods, cpu.Time),
@@ -181,17 +182,17 @@ func (p *Provider) metricsStats(ctx context.Context, ours map[types.NamespacedNa
 		return nil, fmt.Errorf("cannot decode the pod metrics of the remote cluster: %w", err)
 	}
 	var items []podMetricsItem // of the pods of this node
-	now := map[containerKey]measurement{}
+	now := map[cputime.Key]cputime.Measurement{}
 	for _, m := range metrics.Items {
 		if remote := ours[types.NamespacedName{Namespace: m.Metadata.Namespace, Name: m.Metadata.Name}]; remote != nil {
 			m.pod = remote
 			items = append(items, m)
 			for _, c := range m.Containers {
-				now[containerKey{remote.UID, c.Name}] = measurement{m.Timestamp, c.nanoCores()}
+				now[cputime.Key{Pod: remote.UID, Container: c.Name}] = cputime.Measurement{At: m.Timestamp, NanoCores: c.nanoCores()}
 			}
 		}
 	}
-	times := p.cpu.count(now)
+	times := p.cpu.Count(now, nil)
 	found := make([]stats.PodStats, 0, len(items))
 	for _, m := range items {
 		found = append(found, m.stats(times))
@@ -200,16 +201,16 @@ func (p *Provider) metricsStats(ctx context.Context, ours map[types.NamespacedNa
 }
 
 // stats returns the statistics of a pod, given the CPU times of its containers.
-func (m *podMetricsItem) stats(times map[containerKey]cpuTime) stats.PodStats {
+func (m *podMetricsItem) stats(times map[cputime.Key]cputime.Time) stats.PodStats {
 	pod := stats.PodStats{PodRef: homePodReference(m.pod), StartTime: m.pod.CreationTimestamp}
 	var cores, total, bytes uint64
 	for i := range m.Containers {
 		c := &m.Containers[i]
-		cpu, nano, working := times[containerKey{m.pod.UID, c.Name}], c.nanoCores(), c.bytes()
-		cores, total, bytes = cores+nano, total+cpu.used, bytes+working
+		cpu, nano, working := times[cputime.Key{Pod: m.pod.UID, Container: c.Name}], c.nanoCores(), c.bytes()
+		cores, total, bytes = cores+nano, total+cpu.Used, bytes+working
 		pod.Containers = append(pod.Containers, stats.ContainerStats{
-			Name: c.Name, StartTime: cpu.since,
-			CPU:    &stats.CPUStats{Time: cpu.at, UsageNanoCores: &nano, UsageCoreNanoSeconds: &cpu.used},
+			Name: c.Name, StartTime: cpu.Since,
+			CPU:    &stats.CPUStats{Time: cpu.At, UsageNanoCores: &nano, UsageCoreNanoSeconds: &cpu.Used},
 			Memory: &stats.MemoryStats{Time: m.Timestamp, WorkingSetBytes: &working},
 		})
 	}
