@@ -426,6 +426,13 @@ func TestUsageIsMeasuredInBatches(t *testing.T) {
 				used = now
 			}
 		}
+		if err := w.Remove("d"); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		if summary, err := p.GetStatsSummary(t.Context()); err != nil || len(summary.Pods) != 3 || *summary.Node.CPU.UsageCoreNanoSeconds < used {
+			t.Errorf("when a pod is gone, the figures are %+v, %v: the node had used %d ns before", summary, err, used)
+		}
 	})
 }
 

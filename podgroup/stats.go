@@ -12,8 +12,11 @@ import (
 	"golang.org/x/sync/errgroup"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	stats "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
+	"k8s.io/utils/ptr"
 
+	"github.com/virtual-kubelet/virtual-kubelet/internal/cputime"
 	"github.com/virtual-kubelet/virtual-kubelet/log"
 	"github.com/virtual-kubelet/virtual-kubelet/node/api"
 )
@@ -30,10 +33,11 @@ type usage struct {
 	at      time.Time
 	ids     []string // of the units in the summary, sorted
 	summary *stats.Summary
-	cpu     map[types.UID]uint64 // nanoseconds that each pod had used when it last had figures
+	times   cputime.Times
 }
 
-// GetStatsSummary implements nodeutil.Provider. The node's figures are the sum of the pods'.
+// GetStatsSummary implements nodeutil.Provider. The node's figures are the sum of the
+// pods', and its CPU time what they have used since they were first read: it does not fall.
 func (p *Provider) GetStatsSummary(ctx context.Context) (*stats.Summary, error) {
 	meter, ok := p.backend.(Meter)
 	if !ok {
@@ -64,31 +68,62 @@ func (p *Provider) GetStatsSummary(ctx context.Context) (*stats.Summary, error) 
 			return nil, err
 		}
 	}
-	sumPods(summary, now)
-	p.usage.addMissing(summary, running)
+	missing := withoutCPU(summary.Pods, running)
+	p.usage.addTimes(summary.Pods, missing)
+	summary.Node.Memory = sumMemory(summary.Pods, now)
+	cpu := p.usage.times.OfNode(summary.Pods, missing)
+	if len(summary.Pods) == 0 || slices.ContainsFunc(summary.Pods, func(pod stats.PodStats) bool { return pod.CPU != nil }) {
+		summary.Node.CPU = cpu // else the service does not say it, and it is not zero
+	}
 	p.usage.summary, p.usage.at, p.usage.ids = summary, now.Time, ids
 	return summary, nil
 }
 
-// addMissing adds to the CPU time of the node what pods without figures had used when they
-// last had some: it must not fall, and then jump, when a batch fails once.
-func (u *usage) addMissing(summary *stats.Summary, running []*Unit) {
-	latest := make(map[types.UID]uint64, len(running))
-	for _, pod := range summary.Pods {
-		if pod.CPU != nil && pod.CPU.UsageCoreNanoSeconds != nil {
-			latest[types.UID(pod.PodRef.UID)] = *pod.CPU.UsageCoreNanoSeconds
-		}
-	}
+// withoutCPU are the pods of running units that have no figures of CPU, such as those of a batch
+// that failed. Their CPU times go on from what they were.
+func withoutCPU(pods []stats.PodStats, running []*Unit) sets.Set[types.UID] {
+	missing := sets.New[types.UID]()
 	for _, unit := range running {
-		used, known := u.cpu[unit.Owner.UID]
-		if _, measured := latest[unit.Owner.UID]; known && !measured {
-			latest[unit.Owner.UID] = used
-			if cpu := summary.Node.CPU; cpu != nil {
-				*cpu.UsageCoreNanoSeconds += used
-			}
+		missing.Insert(unit.Owner.UID)
+	}
+	for i := range pods {
+		if pods[i].CPU != nil {
+			missing.Delete(types.UID(pods[i].PodRef.UID))
 		}
 	}
-	u.cpu = latest
+	return missing
+}
+
+// addTimes adds the CPU times of pods and containers of which the service shows the current
+// usage alone: metrics-server takes none without. These are since the first reading, as the
+// start time of such a container says.
+func (u *usage) addTimes(pods []stats.PodStats, missing sets.Set[types.UID]) {
+	type figure struct {
+		key   cputime.Key
+		cpu   **stats.CPUStats
+		start *metav1.Time
+	}
+	var lacking []figure
+	now := map[cputime.Key]cputime.Measurement{}
+	look := func(f figure) {
+		if cpu := *f.cpu; cpu != nil && cpu.UsageNanoCores != nil && cpu.UsageCoreNanoSeconds == nil {
+			lacking, now[f.key] = append(lacking, f), cputime.Measurement{At: cpu.Time, NanoCores: *cpu.UsageNanoCores}
+		}
+	}
+	for i := range pods {
+		uid := types.UID(pods[i].PodRef.UID)
+		look(figure{cputime.Key{Pod: uid}, &pods[i].CPU, new(metav1.Time)}) // a pod's is that of its unit
+		for j := range pods[i].Containers {
+			c := &pods[i].Containers[j]
+			look(figure{cputime.Key{Pod: uid, Container: c.Name}, &c.CPU, &c.StartTime})
+		}
+	}
+	times := u.times.Count(now, missing)
+	for _, f := range lacking {
+		t, whole := times[f.key], **f.cpu
+		whole.Time, whole.UsageCoreNanoSeconds = t.At, &t.Used
+		*f.cpu, *f.start = &whole, t.Since
+	}
 }
 
 // measure returns the figures of units, in batches. If a batch fails its units are without
@@ -150,26 +185,14 @@ func (p *Provider) GetMetricsResource(ctx context.Context) ([]*dto.MetricFamily,
 	return api.ResourceMetricsFromSummary(summary), nil
 }
 
-// sumPods sets the figures of the node to the sum of its pods'.
-func sumPods(summary *stats.Summary, at metav1.Time) {
-	cpu, memory := &stats.CPUStats{Time: at, UsageNanoCores: new(uint64), UsageCoreNanoSeconds: new(uint64)}, &stats.MemoryStats{Time: at, UsageBytes: new(uint64), WorkingSetBytes: new(uint64)}
-	add := func(to, from *uint64) {
-		if from != nil {
-			*to += *from
+// sumMemory is the memory of the node: the sum of its pods'.
+func sumMemory(pods []stats.PodStats, at metav1.Time) *stats.MemoryStats {
+	var used, working uint64
+	for i := range pods {
+		if m := pods[i].Memory; m != nil {
+			used += ptr.Deref(m.UsageBytes, 0)
+			working += ptr.Deref(m.WorkingSetBytes, 0)
 		}
 	}
-	for i := range summary.Pods {
-		if c := summary.Pods[i].CPU; c != nil {
-			add(cpu.UsageNanoCores, c.UsageNanoCores)
-			add(cpu.UsageCoreNanoSeconds, c.UsageCoreNanoSeconds)
-		}
-		if m := summary.Pods[i].Memory; m != nil {
-			add(memory.UsageBytes, m.UsageBytes)
-			add(memory.WorkingSetBytes, m.WorkingSetBytes)
-		}
-	}
-	summary.Node.Memory = memory
-	if len(summary.Pods) == 0 || slices.ContainsFunc(summary.Pods, func(pod stats.PodStats) bool { return pod.CPU != nil }) {
-		summary.Node.CPU = cpu // else the service does not say it, and it is not zero
-	}
+	return &stats.MemoryStats{Time: at, UsageBytes: &used, WorkingSetBytes: &working}
 }

@@ -1,0 +1,122 @@
+package podgroup_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	stats "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
+
+	"github.com/virtual-kubelet/virtual-kubelet/node/nodeutil"
+	"github.com/virtual-kubelet/virtual-kubelet/podgroup"
+	"github.com/virtual-kubelet/virtual-kubelet/podgroup/grouptest"
+)
+
+// metered is a listing of which a test says what a unit uses.
+type metered struct {
+	listing
+	usage func() stats.PodStats
+}
+
+func (m metered) Usage(ctx context.Context, units []*podgroup.Unit) (all []stats.PodStats, err error) {
+	err = m.w.Serve(ctx, string(podgroup.ActionUsage), func() error {
+		for range units {
+			all = append(all, m.usage())
+		}
+		return nil
+	})
+	return all, err
+}
+
+// metrics are the values of the resource metrics.
+func metrics(t *testing.T, p nodeutil.Provider) map[string]float64 {
+	t.Helper()
+	families, err := p.GetMetricsResource(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := map[string]float64{}
+	for _, f := range families {
+		for _, m := range f.Metric {
+			found[f.GetName()] += m.GetCounter().GetValue() + m.GetGauge().GetValue()
+		}
+	}
+	return found
+}
+
+// metrics-server takes no pod without CPU time. Where a service shows the current use alone,
+// the time is made of it, also over a reading that fails.
+func TestCPUTimeOfTheCurrentUse(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, c, o := grouptest.New(time.Second), grouptest.NewCluster("home"), options()
+		o.UsageBatch = 1
+		cpu := func() *stats.CPUStats {
+			return &stats.CPUStats{Time: metav1.Now(), UsageNanoCores: new(uint64(5e8))}
+		}
+		p, _ := c.Start(t, metered{listing{memory{w}}, func() stats.PodStats {
+			return stats.PodStats{CPU: cpu(), Containers: []stats.ContainerStats{
+				{Name: "main", CPU: cpu(), Memory: &stats.MemoryStats{WorkingSetBytes: new(uint64(7))}}, {Name: "ended"},
+			}}
+		}}, o)
+		create(t, c, p, grouptest.NewPod("a"))
+		create(t, c, p, grouptest.NewPod("b"))
+		time.Sleep(time.Minute)
+		began := time.Now()
+		first := metrics(t, p)
+		if first["container_cpu_usage_seconds_total"] <= 0 || first["pod_cpu_usage_seconds_total"] <= 0 || first["node_cpu_usage_seconds_total"] <= 0 {
+			t.Errorf("the first metrics are %v", first)
+		}
+		// What a container had used before the first reading is not known.
+		if start := first["container_start_time_seconds"]; start != 2*float64(began.Unix()) {
+			t.Errorf("the containers have started at %v, want two at %d", start, began.Unix())
+		}
+		time.Sleep(time.Minute)
+		w.Refuse(string(podgroup.ActionUsage), 1, &grouptest.Refusal{Status: 500, Code: "InternalError"})
+		if summary, err := p.GetStatsSummary(t.Context()); err != nil || len(summary.Pods) != 1 {
+			t.Fatalf("with one call that fails: %+v, %v", summary, err)
+		}
+		time.Sleep(time.Minute)
+		now := metrics(t, p)
+		for _, name := range []string{"container_cpu_usage_seconds_total", "pod_cpu_usage_seconds_total", "node_cpu_usage_seconds_total"} {
+			if got := fmt.Sprintf("%.3f", now[name]-first[name]); got != "120.000" {
+				t.Errorf("%s has grown by %s in two minutes, want 120.000", name, got)
+			}
+		}
+	})
+}
+
+// A counter that begins again with its container, and one that ends with its pod, take nothing
+// of the node's.
+func TestCPUTimeOfTheNodeGrows(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, c := grouptest.New(time.Second), grouptest.NewCluster("home")
+		var used uint64
+		p, _ := c.Start(t, metered{listing{memory{w}}, func() stats.PodStats {
+			return stats.PodStats{CPU: &stats.CPUStats{Time: metav1.Now(), UsageCoreNanoSeconds: new(used)}}
+		}}, options())
+		read := func(now uint64) float64 {
+			used = now
+			time.Sleep(time.Minute)
+			return metrics(t, p)["node_cpu_usage_seconds_total"]
+		}
+		create(t, c, p, grouptest.NewPod("a"))
+		create(t, c, p, grouptest.NewPod("b"))
+		first := read(100e9)
+		for _, step := range []struct {
+			used, want uint64
+		}{{110e9, 20}, {1e9, 20}, {2e9, 22}} {
+			if got := fmt.Sprint(read(step.used) - first); got != fmt.Sprint(step.want) {
+				t.Errorf("with %d of each pod the node has used %s s more than at first, want %d", step.used, got, step.want)
+			}
+		}
+		if err := w.Remove("a"); err != nil {
+			t.Fatal(err)
+		}
+		if got := read(3e9) - first; fmt.Sprint(got) != "23" {
+			t.Errorf("when a pod is gone the node has used %v s more than at first, want 23", got)
+		}
+	})
+}
