@@ -25,23 +25,27 @@ func (b *backend) Usage(ctx context.Context, units []*podgroup.Unit) ([]stats.Po
 	if err != nil {
 		return nil, classify(podgroup.ActionUsage, err)
 	}
-	return []stats.PodStats{podStats(usage)}, nil
+	return []stats.PodStats{podStats(units[0], usage)}, nil
 }
 
-func podStats(usage *api.AllocResourceUsage) (pod stats.PodStats) {
+// podStats has the figures of tasks that run: metrics-server drops a pod with others.
+func podStats(u *podgroup.Unit, usage *api.AllocResourceUsage) (pod stats.PodStats) {
 	at := metav1.NewTime(time.Unix(0, usage.Timestamp))
 	pod.CPU, pod.Memory = figures(usage.ResourceUsage, at)
 	for name, task := range usage.Tasks {
-		c := stats.ContainerStats{Name: name}
-		if task != nil {
-			c.CPU, c.Memory = figures(task.ResourceUsage, at)
+		found := u.Container(name)
+		if task == nil || found == nil || found.Now.State != podgroup.Executing {
+			continue
 		}
+		c := stats.ContainerStats{Name: name}
+		c.CPU, c.Memory = figures(task.ResourceUsage, at)
 		pod.Containers = append(pod.Containers, c)
 	}
 	return pod
 }
 
-// figures translates what Nomad measures: percents of a CPU, and bytes.
+// figures translates what Nomad measures: percents of a CPU, of which podgroup makes CPU time (Nomad's
+// ticks are current use, too, in MHz), and bytes.
 func figures(usage *api.ResourceUsage, at metav1.Time) (*stats.CPUStats, *stats.MemoryStats) {
 	if usage == nil || usage.CpuStats == nil || usage.MemoryStats == nil {
 		return nil, nil

@@ -167,6 +167,24 @@ func (s *Server) getAlloc(w http.ResponseWriter, r *http.Request) (any, error) {
 	return j.alloc(true), nil
 }
 
+// stats has the figures of an allocation and of its tasks, also of those that have ended.
+func (s *Server) stats(_ http.ResponseWriter, r *http.Request) (any, error) {
+	id := r.PathValue("id")
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.look()
+	j := s.byAlloc(id)
+	if j == nil {
+		return nil, unknownAlloc(id)
+	}
+	used := &api.ResourceUsage{CpuStats: &api.CpuStats{Percent: s.CPUPercent}, MemoryStats: &api.MemoryStats{RSS: 1 << 20}}
+	all := &api.AllocResourceUsage{ResourceUsage: used, Tasks: map[string]*api.TaskResourceUsage{}, Timestamp: s.World.Now().UnixNano()}
+	for i := range j.unit.Containers {
+		all.Tasks[j.unit.Containers[i].Name] = &api.TaskResourceUsage{ResourceUsage: used}
+	}
+	return all, nil
+}
+
 // byAlloc returns the job of an allocation, or nil. The caller holds s.mu.
 func (s *Server) byAlloc(id string) *job {
 	create, err := strconv.ParseUint(id[:min(8, len(id))], 16, 64)

@@ -32,6 +32,7 @@ const (
 	ActionEvents     = "GET /v1/event/stream"
 	ActionLogs       = "GET /v1/client/fs/logs/{id}"
 	ActionExec       = "GET /v1/client/allocation/{id}/exec"
+	ActionStats      = "GET /v1/client/allocation/{id}/stats"
 	ActionNodes      = "GET /v1/nodes"
 )
 
@@ -57,6 +58,8 @@ type Server struct {
 	LogFileSize int
 	// LogBreaks is how many answers with frames of a log break off in the middle.
 	LogBreaks int
+	// CPUPercent is what each task uses of a CPU.
+	CPUPercent float64
 	// Nodes are Nomad's nodes, and Others are allocations of jobs of others, or that were removed.
 	Nodes  []*api.NodeListStub
 	Others []*api.AllocationListStub
@@ -88,7 +91,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		World: s.World, Admit: s.admit, Failed: http.StatusInternalServerError,
 		Calls: map[string]grouptest.Call{
 			ActionRegister: s.register, ActionJobs: s.listJobs, ActionJob: s.getJob, ActionJobAllocs: s.jobAllocs, ActionDeregister: s.deregister, ActionAllocs: s.listAllocs, ActionAlloc: s.getAlloc,
-			ActionVars: s.listVars, ActionVar: s.getVar, ActionPutVar: s.putVar, ActionDeleteVar: s.deleteVar, ActionEvents: s.streamEvents, ActionLogs: s.sendLog, ActionExec: s.exec, ActionNodes: s.listNodes,
+			ActionVars: s.listVars, ActionVar: s.getVar, ActionPutVar: s.putVar, ActionDeleteVar: s.deleteVar, ActionEvents: s.streamEvents, ActionLogs: s.sendLog, ActionExec: s.exec, ActionStats: s.stats, ActionNodes: s.listNodes,
 		},
 		Refuse: func(w http.ResponseWriter, status int, err error) { http.Error(w, grouptest.Message(err), status) },
 	}
