@@ -65,15 +65,34 @@ func TestInSummary(t *testing.T) {
 	}
 }
 
+// metrics-server takes no container without any of the three.
 func TestInMetrics(t *testing.T) {
-	for body, good := range map[string]bool{
-		"pod_cpu_usage_seconds_total{namespace=\"default\",pod=\"web\"} 1 1700000000000\n": true,
-		"pod_cpu_usage_seconds_total{namespace=\"default\",pod=\"db\"} 1\n":                false,
-		"":      false,
-		"{{{\n": false,
+	const (
+		cpu    = "container_cpu_usage_seconds_total{container=\"main\",namespace=\"default\",pod=\"web\"} 1 1700000000000\n"
+		memory = "container_memory_working_set_bytes{container=\"main\",namespace=\"default\",pod=\"web\"} 1 1700000000000\n"
+		start  = "container_start_time_seconds{container=\"main\",namespace=\"default\",pod=\"web\"} 1\n"
+	)
+	pod := web.DeepCopy()
+	pod.Status.InitContainerStatuses = []corev1.ContainerStatus{{Name: "init", State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{}}}}
+	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "main", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}}
+	for body, missing := range map[string]string{
+		cpu + memory + start: "",
+		memory + start:       "container main has no container_cpu_usage_seconds_total",
+		cpu + start:          "container main has no container_memory_working_set_bytes",
+		cpu + memory:         "container main has no container_start_time_seconds",
+		strings.ReplaceAll(cpu+memory+start, "main", "init"):                               "container main has no container_cpu",
+		strings.ReplaceAll(cpu+memory+start, "web", "db"):                                  "container main has no container_cpu",
+		"pod_cpu_usage_seconds_total{namespace=\"default\",pod=\"web\"} 1 1700000000000\n": "container main has no container_cpu",
+		"":      "container main has no container_cpu",
+		"{{{\n": "text format",
 	} {
-		if err := inMetrics([]byte(body), web); (err == nil) != good {
-			t.Errorf("%s: %v", body, err)
+		err := inMetrics([]byte(body), pod)
+		if (err == nil) != (missing == "") || err != nil && !strings.Contains(err.Error(), missing) {
+			t.Errorf("%s: %v, want %q", body, err, missing)
 		}
+	}
+	pod.Status.ContainerStatuses = nil
+	if err := inMetrics([]byte(cpu+memory+start), pod); err == nil {
+		t.Error("a pod of which no container is seen to run has what it needs")
 	}
 }

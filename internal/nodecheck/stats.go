@@ -4,18 +4,22 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"slices"
 
 	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
 	corev1 "k8s.io/api/core/v1"
 	stats "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
+
+	"github.com/virtual-kubelet/virtual-kubelet/internal/podstatus"
 )
 
 var statsChecks = []Check{
 	{Name: "stats-summary", Title: "the kubelet's /stats/summary has a pod that runs", Needs: []Capability{Stats}, run: checkStatsSummary},
-	{Name: "metrics-resource", Title: "the kubelet's /metrics/resource has a pod that runs", Needs: []Capability{Stats}, run: checkMetricsResource},
+	{Name: "metrics-resource", Title: "the kubelet's /metrics/resource has CPU, memory and start time of a pod that runs", Needs: []Capability{Stats}, run: checkMetricsResource},
 }
 
 func checkStatsSummary(ctx context.Context, s *Scope) error {
@@ -62,20 +66,34 @@ func inSummary(body []byte, node string, pod *corev1.Pod) error {
 	return fmt.Errorf("it is not among the %d pods there", len(summary.Pods))
 }
 
+// wantedMetrics are what metrics-server needs of a container: it drops the pod of one that lacks any.
+var wantedMetrics = []string{"container_cpu_usage_seconds_total", "container_memory_working_set_bytes", "container_start_time_seconds"}
+
+// inMetrics reports whether the metrics have what kubectl top needs of each running container.
 func inMetrics(body []byte, pod *corev1.Pod) error {
 	parser := expfmt.NewTextParser(model.UTF8Validation)
 	families, err := parser.TextToMetricFamilies(bytes.NewReader(body))
 	if err != nil {
 		return fmt.Errorf("the answer is not in Prometheus' text format: %w", err)
 	}
-	for _, family := range families {
-		for _, metric := range family.GetMetric() {
-			if label(metric, "namespace") == pod.Namespace && label(metric, "pod") == pod.Name {
-				return nil
+	running := 0
+	for c := range podstatus.Containers(&pod.Status) {
+		if c.State.Running == nil {
+			continue
+		}
+		running++
+		for _, name := range wantedMetrics {
+			if !slices.ContainsFunc(families[name].GetMetric(), func(metric *dto.Metric) bool {
+				return label(metric, "namespace") == pod.Namespace && label(metric, "pod") == pod.Name && label(metric, "container") == c.Name
+			}) {
+				return fmt.Errorf("container %s has no %s among the %d metrics there", c.Name, name, len(families))
 			}
 		}
 	}
-	return fmt.Errorf("none of the %d metrics there is about it", len(families))
+	if running == 0 {
+		return errors.New("no container of it is seen to run")
+	}
+	return nil
 }
 
 func label(metric *dto.Metric, name string) string {

@@ -21,7 +21,8 @@ const (
 	// PortForward: clients can be connected to ports of a pod. A container that
 	// is not really run has to send back what comes.
 	PortForward = nodecheck.PortForward
-	// Stats: /stats/summary and /metrics/resource have the pods.
+	// Stats: /stats/summary has the pods, and /metrics/resource CPU, memory and start
+	// time of their containers.
 	Stats = nodecheck.Stats
 	// Volumes: volumes of the kinds configMap, secret, downwardAPI, projected
 	// and emptyDir; those that the node cannot have are refused.
