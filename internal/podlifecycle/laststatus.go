@@ -18,6 +18,14 @@ const forbiddenPatience = time.Minute
 // provider knows. It is in the API before the pod leaves it, since workflow engines and
 // CI runners, which watch pods, go by it.
 
+// endIsKnown reports whether it is known how the record's pod has ended: the provider has reported that it stopped; or does
+// not know the pod any more, as its deletion asked for, and has reported no more than how its containers had ended. r.mu
+// is held.
+func (r *podRecord) endIsKnown() bool {
+	return r.stopped() || r.requested != requestedNone && r.observed == absent &&
+		r.providerStatus != nil && allTerminated(r.providerStatus)
+}
+
 // conclude makes the report on the record's pod, which is not there any more as its
 // deletion asked for, one of how it ended. r.mu is held.
 func (r *podRecord) conclude(pod *corev1.Pod) {

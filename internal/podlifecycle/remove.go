@@ -55,7 +55,7 @@ func (pc *Controller) removePod(ctx context.Context, key string) (err error) {
 func (pc *Controller) lastStatusFirst(r *podRecord, pod *corev1.Pod) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.stopped() || len(pod.Finalizers) > 0 && !isTerminal(pod.Status.Phase) {
+	if r.endIsKnown() || len(pod.Finalizers) > 0 && !isTerminal(pod.Status.Phase) {
 		r.conclude(pod)
 	}
 	r.removing = r.awaitsLastStatus()

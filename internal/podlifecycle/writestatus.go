@@ -38,7 +38,7 @@ func (pc *Controller) writeStatus(ctx context.Context, key string) (err error) {
 		r.mu.Unlock()
 		return nil
 	}
-	if pod.DeletionTimestamp != nil && r.stopped() {
+	if pod.DeletionTimestamp != nil && r.endIsKnown() {
 		r.conclude(pod)
 	}
 	isSent := r.sent == r.desiredStatus
