@@ -251,7 +251,6 @@ func (pc *Controller) end(ctx context.Context, r *podRecord, pod *corev1.Pod, ho
 	first := r.requested == requestedNone
 	if first {
 		r.endSince = pc.observations.Add(1)
-		r.observation = r.endSince // answers to earlier questions do not count
 	}
 	r.mu.Unlock()
 	if how == requestedKill {

@@ -103,6 +103,9 @@ func (pc *Controller) accept(r *podRecord, status *corev1.PodStatus, since uint6
 		return false
 	}
 	r.observation = pc.observations.Add(1)
+	if since < r.endSince {
+		r.observation = r.endSince // it says nothing of what the containers do since
+	}
 	if status.Phase == "" || r.providerStatus != nil && isTerminal(r.providerStatus.Phase) && !isTerminal(status.Phase) {
 		return false
 	}

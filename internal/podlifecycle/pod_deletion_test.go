@@ -90,40 +90,6 @@ func TestContainersThatRestartBeforeTheDeletion(t *testing.T) {
 	})
 }
 
-// Nor does a list that was asked for before, and is answered afterwards.
-func TestListFromBeforeTheDeletion(t *testing.T) {
-	bubble(t, func(t *testing.T, r *rig) {
-		r.handler = r.provider.Polled()
-		r.start()
-		r.provider.Script(func(s *nodetest.Script) { s.Lingers = true })
-		pod := r.api.AddPod(aPod("web"))
-		pass(time.Minute)
-		answer := make(chan struct{})
-		r.provider.Script(func(s *nodetest.Script) {
-			s.List = func() []*corev1.Pod {
-				old := pod.DeepCopy()
-				endContainers(old)
-				<-answer
-				return []*corev1.Pod{old}
-			}
-		})
-		pass(5 * time.Second) // it is asked for
-		r.provider.Script(func(s *nodetest.Script) {
-			s.List = nil
-			s.OnGet = func(string) error { return errdefs.AsUnavailable(errors.New("away")) }
-		})
-		r.api.DeletePod("web")
-		synctest.Wait()
-		want(t, "deletes", len(r.provider.TakeCalls("delete")), 1)
-		close(answer)
-		synctest.Wait()
-		if r.api.Pod("web") == nil {
-			t.Fatal("the pod left the API before it had stopped")
-		}
-		r.provider.Forget("web")
-	})
-}
-
 // Containers that have all ended may be started again, which is followed.
 func TestTerminatedContainersThatRestart(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig) {

@@ -50,3 +50,74 @@ func TestLastStatusOfContainersThatEndedBeforeTheDeletion(t *testing.T) {
 		})
 	}
 }
+
+// oldList has the provider be asked for a list, which shows the pod as change makes it and is answered once answer is
+// called, after any change.
+func (r *rig) oldList(pod *corev1.Pod, change func(*corev1.Pod)) (answer func()) {
+	answered := make(chan struct{})
+	r.provider.Script(func(s *nodetest.Script) {
+		s.List = func() []*corev1.Pod {
+			old := pod.DeepCopy()
+			change(old)
+			<-answered
+			return []*corev1.Pod{old}
+		}
+	})
+	pass(5 * time.Second) // it is asked for
+	r.provider.Script(func(s *nodetest.Script) { s.List = nil })
+	return func() {
+		close(answered)
+		synctest.Wait()
+	}
+}
+
+// Invariant 4: that all containers have ended is no end of the pod in a list that was asked for before its deletion, and
+// is answered afterwards.
+func TestListFromBeforeTheDeletion(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		r.handler = r.provider.Polled()
+		r.start()
+		r.provider.Script(func(s *nodetest.Script) { s.Lingers = true })
+		pod := r.api.AddPod(aPod("web"))
+		pass(time.Minute)
+		answer := r.oldList(pod, endContainers)
+		r.provider.Script(func(s *nodetest.Script) {
+			s.OnGet = func(string) error { return errdefs.AsUnavailable(errors.New("away")) }
+		})
+		r.api.DeletePod("web")
+		synctest.Wait()
+		want(t, "deletes", len(r.provider.TakeCalls("delete")), 1)
+		answer()
+		if r.api.Pod("web") == nil {
+			t.Fatal("the pod left the API before it had stopped")
+		}
+		r.provider.Forget("web")
+	})
+}
+
+// What such a list shows is how the pod has ended all the same, where there is no later word on it: a terminal phase,
+// or the exit codes of all containers.
+func TestEndInAListFromBeforeTheDeletion(t *testing.T) {
+	for name, ended := range map[string]func(*corev1.Pod){
+		"a terminal phase": func(p *corev1.Pod) { p.Status = nodetest.StatusOf(p, corev1.PodSucceeded) },
+		"exit codes":       endContainers,
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, r *rig) {
+				r.handler = r.provider.Polled()
+				pod := r.startWith(aPod("job", func(p *corev1.Pod) { p.Finalizers = []string{"batch.kubernetes.io/job-tracking"} }))
+				pass(time.Minute)
+				answer := r.oldList(pod, ended)
+				r.provider.Script(func(s *nodetest.Script) {
+					s.OnDelete = func(context.Context, *corev1.Pod) error {
+						answer() // DeletePod returns afterwards
+						return nil
+					}
+				})
+				r.api.DeletePod("job")
+				pass(10 * time.Second)
+				want(t, "phase", r.phase("job"), corev1.PodSucceeded)
+			})
+		})
+	}
+}

@@ -67,8 +67,8 @@ type podRecord struct {
 	// observation is when, on the controller's count of observations, the provider last
 	// reported a status: answers to earlier questions do not count.
 	observation uint64
-	// endSince is what observation was when the provider was first asked for the pod's end: what it reported before says
-	// nothing of that.
+	// endSince is when, on that count, the provider was first asked for the pod's end: answers to earlier questions count as
+	// observed no later than that.
 	endSince uint64
 	// differed is what observation was when a list had another status; nil if the last
 	// one did not.

@@ -125,8 +125,8 @@ func (pc *Controller) poll(ctx context.Context, found []*corev1.Pod, since uint6
 func (pc *Controller) answered(r *podRecord, status *corev1.PodStatus, since uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.observation > since {
-		return // it was before what is known
+	if r.observation > since || status == nil && since < r.endSince {
+		return // it was before what is known, or asked for
 	}
 	if status == nil {
 		r.missed()
@@ -141,7 +141,7 @@ func (pc *Controller) answered(r *podRecord, status *corev1.PodStatus, since uin
 // reappears has the provider asked about a pod that it did not know and shows now: it
 // was overlooked, or it was given up, and is to be ended. One that was awaited is held. shown is that pod. r.mu is held.
 func (pc *Controller) reappears(r *podRecord, shown *corev1.Pod, since uint64) {
-	if r.orphan || r.observation > since {
+	if r.orphan || r.observation > since || since < r.endSince {
 		return
 	}
 	if r.observed == unknown && shown.Status.Phase != "" && r.coming(time.Now()) { // it has come
