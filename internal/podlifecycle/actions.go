@@ -145,6 +145,7 @@ func (pc *Controller) create(ctx context.Context, r *podRecord, pod *corev1.Pod)
 	} else {
 		r.ran, r.cancelled = true, false
 		r.createdAt = time.Now()
+		r.observation = pc.observations.Add(1) // what was asked before does not count
 		r.found()
 		r.warned = nil
 		if pc.notifier != nil {

@@ -1,6 +1,8 @@
 package podlifecycle
 
 import (
+	"time"
+
 	corev1 "k8s.io/api/core/v1"
 )
 
@@ -8,7 +10,7 @@ import (
 // notification may get lost. A list may also be behind, or say less: it counts if
 // two in a row contradict what was notified, and nothing was in between. What two do
 // not show is asked for. It returns true if all is as it was notified.
-func (pc *Controller) compare(found []*corev1.Pod, since uint64) (agrees bool) {
+func (pc *Controller) compare(found []*corev1.Pod, asked time.Time, since uint64) (agrees bool) {
 	agrees = true
 	shown := make(map[*podRecord]struct{}, len(found))
 	for _, pod := range found {
@@ -20,7 +22,7 @@ func (pc *Controller) compare(found []*corev1.Pod, since uint64) (agrees bool) {
 		// Under a UID of its own a list may show a pod that was notified with ours: what is
 		// shown in a pod's place counts as the pod.
 		shown[r] = struct{}{}
-		agrees = pc.compareOne(r, pod, which.is, since) && agrees
+		agrees = pc.compareOne(r, pod, which.is, asked, since) && agrees
 	}
 	pc.listsPods = pc.listsPods || len(found) > 0
 	if !pc.listsPods {
@@ -36,14 +38,14 @@ func (pc *Controller) compare(found []*corev1.Pod, since uint64) (agrees bool) {
 
 // compareOne reports whether what is listed, of a pod if it is that, or else in its
 // place, does not contradict what was notified.
-func (pc *Controller) compareOne(r *podRecord, listed *corev1.Pod, is bool, since uint64) (agrees bool) {
+func (pc *Controller) compareOne(r *podRecord, listed *corev1.Pod, is bool, asked time.Time, since uint64) (agrees bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.unlisted = 0
 	if !is {
 		return true
 	}
-	pc.reappears(r, listed, since)
+	pc.reappears(r, listed, asked, since)
 	if r.orphan || r.observed != held || r.observation > since || listed.Status.Phase == "" {
 		return true
 	}

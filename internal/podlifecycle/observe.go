@@ -34,7 +34,7 @@ func (pc *Controller) observe(ctx context.Context, pod *corev1.Pod) {
 	if pod.UID == r.pod.UID && pod.Status.Phase != corev1.PodPending {
 		r.ran = true // also if its creation is not known to have succeeded
 	}
-	pc.reappears(r, pod, pc.observations.Load())
+	pc.reappears(r, pod, time.Now(), pc.observations.Load())
 	pc.observed(r, &pod.Status, pc.observations.Load())
 }
 

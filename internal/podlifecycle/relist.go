@@ -39,7 +39,7 @@ func (pc *Controller) relist(ctx context.Context, workers int, restored error) (
 			listAgain = time.Now().Add(rest)
 		}
 		// A provider that has no list is not asked for all of its pods at once.
-		pc.poll(ctx, nil, pc.observations.Load(), workers, workers)
+		pc.poll(ctx, nil, time.Now(), pc.observations.Load(), workers, workers)
 		return min(rest, pc.cfg.PollInterval)
 	})
 }
@@ -55,7 +55,7 @@ func (pc *Controller) mayHaveNoList(err error) bool {
 // relistOnce asks the provider for its pods once, and reports whether nothing was
 // found that has to be looked at again. The error is that of a list that failed.
 func (pc *Controller) relistOnce(ctx context.Context, workers int) (quiet bool, err error) {
-	since := pc.observations.Load()
+	since, asked := pc.observations.Load(), time.Now()
 	found, err := pc.backend.list(ctx)
 	if err != nil {
 		if ctx.Err() == nil {
@@ -65,9 +65,9 @@ func (pc *Controller) relistOnce(ctx context.Context, workers int) (quiet bool, 
 	}
 	quiet = true
 	if pc.notifier == nil {
-		pc.poll(ctx, found, since, workers, math.MaxInt)
+		pc.poll(ctx, found, asked, since, workers, math.MaxInt)
 	} else {
-		quiet = pc.compare(found, since)
+		quiet = pc.compare(found, asked, since)
 	}
 	pc.recordCandidates(ctx, found)
 	if !pc.cfg.KeepOrphans {
@@ -76,9 +76,9 @@ func (pc *Controller) relistOnce(ctx context.Context, workers int) (quiet bool, 
 	return quiet && !pc.candidates.waiting(), nil
 }
 
-// poll takes the statuses of a list, and asks one by one for the pods that the list
+// poll takes the statuses of a list that was asked for at a time, and asks one by one for the pods that the list
 // says nothing about, at most as many as the last argument says.
-func (pc *Controller) poll(ctx context.Context, found []*corev1.Pod, since uint64, workers, most int) {
+func (pc *Controller) poll(ctx context.Context, found []*corev1.Pod, asked time.Time, since uint64, workers, most int) {
 	listed := make(map[types.UID]*corev1.Pod, len(found))
 	for _, pod := range found {
 		if which := pc.backend.identify(pod); which.is {
@@ -91,7 +91,7 @@ func (pc *Controller) poll(ctx context.Context, found []*corev1.Pod, since uint6
 		r.mu.Lock()
 		shown := listed[r.id]
 		if shown != nil {
-			pc.reappears(r, shown, since)
+			pc.reappears(r, shown, asked, since)
 		}
 		wanted := r.pod
 		polled := !r.orphan && r.observed == held && !r.stopped() && r.observation <= since
@@ -138,16 +138,23 @@ func (pc *Controller) answered(r *podRecord, status *corev1.PodStatus, since uin
 	pc.observed(r, status, since)
 }
 
+// behindPatience is for how long after a pod's creation lists may show the one before in its place: some take seconds to
+// be up to date.
+const behindPatience = time.Minute
+
 // reappears has the provider asked about a pod that it did not know and shows now: it
-// was overlooked, or it was given up, and is to be ended. One that was awaited is held. shown is that pod. r.mu is held.
-func (pc *Controller) reappears(r *podRecord, shown *corev1.Pod, since uint64) {
+// was overlooked, or it was given up, and is to be ended. One that was awaited is held, if this surely is it: by its UID,
+// or as it was asked for late enough. shown is that pod. r.mu is held.
+func (pc *Controller) reappears(r *podRecord, shown *corev1.Pod, asked time.Time, since uint64) {
 	if r.orphan || r.observation > since || since < r.endSince {
 		return
 	}
-	if r.observed == unknown && shown.Status.Phase != "" && r.coming(time.Now()) { // it has come
-		pc.recordHeld(r, shown, since)
-		pc.statuses.Add(r.key())
-		pc.syncs.Add(r.key()) // its question is not tried again
+	if r.observed == unknown && shown.Status.Phase != "" && r.coming(time.Now()) {
+		if shown.UID == r.id || asked.Sub(r.createdAt) >= behindPatience { // it has come
+			pc.recordHeld(r, shown, since)
+			pc.statuses.Add(r.key())
+		}
+		pc.syncs.Add(r.key()) // its question is asked now, or not tried again
 		return
 	}
 	switch ended := isTerminal(shown.Status.Phase); {
