@@ -102,11 +102,14 @@ func (pc *Controller) accept(r *podRecord, status *corev1.PodStatus, since uint6
 	if r.observation > since {
 		return false
 	}
+	if status.Phase == "" {
+		return false // no word on it
+	}
 	r.observation = pc.observations.Add(1)
 	if since < r.endSince {
 		r.observation = r.endSince // it says nothing of what the containers do since
 	}
-	if status.Phase == "" || r.providerStatus != nil && isTerminal(r.providerStatus.Phase) && !isTerminal(status.Phase) {
+	if r.providerStatus != nil && isTerminal(r.providerStatus.Phase) && !isTerminal(status.Phase) {
 		return false
 	}
 	if podstatus.EqualReports(r.providerStatus, status) {

@@ -51,6 +51,27 @@ func TestLastStatusOfContainersThatEndedBeforeTheDeletion(t *testing.T) {
 	}
 }
 
+// Invariant 4: an answer without a phase does not confirm what was seen before the end was asked for.
+func TestAnswerWithoutAPhaseConfirmsNoEnd(t *testing.T) {
+	bothKinds(t, func(t *testing.T, r *rig) {
+		r.startWith(aPod("web"))
+		r.provider.ChangePod("web", endContainers)
+		pass(10 * time.Second)
+		r.provider.Script(func(s *nodetest.Script) {
+			s.Lingers = true
+			s.Show = func(p *corev1.Pod) *corev1.Pod { p.Status = corev1.PodStatus{}; return p }
+		})
+		r.api.DeletePod("web")
+		pass(10 * time.Minute)
+		if r.api.Pod("web") == nil {
+			t.Fatal("the pod left the API before it was known to have stopped")
+		}
+		r.provider.Script(func(s *nodetest.Script) { s.Show = nil })
+		pass(10 * time.Second)
+		want(t, "pod", r.api.Pod("web"), nil)
+	})
+}
+
 // oldList has the provider be asked for a list, which shows the pod as change makes it and is answered once answer is
 // called, after any change.
 func (r *rig) oldList(pod *corev1.Pod, change func(*corev1.Pod)) (answer func()) {
