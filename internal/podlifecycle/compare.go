@@ -52,6 +52,10 @@ func (pc *Controller) compareOne(r *podRecord, listed *corev1.Pod, is bool, aske
 	switch last := r.observation; {
 	case !contradicts(r.providerStatus, &listed.Status):
 		r.differed = nil
+		if r.requested != requestedNone && since >= r.endSince && r.mayHaveStopped() && allTerminated(&listed.Status) {
+			r.observation = pc.observations.Add(1) // what was notified before the end was asked for is so still
+			pc.syncs.Add(r.key())
+		}
 		return true
 	case r.differed == nil || *r.differed != last:
 		r.differed = &last

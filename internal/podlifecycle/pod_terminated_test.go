@@ -51,6 +51,37 @@ func TestLastStatusOfContainersThatEndedBeforeTheDeletion(t *testing.T) {
 	}
 }
 
+// Invariant 4: that a pod has stopped is what lists say, too, where it cannot be read and nobody is notified.
+func TestListThatConfirmsAnEnd(t *testing.T) {
+	for name, listed := range map[string]func(*corev1.Pod){
+		"all containers have ended": endContainers,
+		"it says less":              func(p *corev1.Pod) { p.Status = corev1.PodStatus{Phase: corev1.PodRunning} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, r *rig) {
+				pod := r.startWith(aPod("web"))
+				r.provider.ChangePod("web", endContainers)
+				r.provider.Script(func(s *nodetest.Script) {
+					s.Lingers = true
+					s.OnGet = func(string) error { return errors.New("no address") }
+					s.List = func() []*corev1.Pod {
+						pod := pod.DeepCopy()
+						listed(pod)
+						return []*corev1.Pod{pod}
+					}
+				})
+				pass(10 * time.Minute)
+				r.api.DeletePod("web")
+				pass(6 * time.Minute) // in which there is a list
+				want(t, "pod is still there", r.api.Pod("web") != nil, name == "it says less")
+				r.provider.SetPhase("web", corev1.PodSucceeded)
+				pass(time.Second)
+				want(t, "pod", r.api.Pod("web"), nil)
+			})
+		})
+	}
+}
+
 // Invariant 4: an answer without a phase does not confirm what was seen before the end was asked for.
 func TestAnswerWithoutAPhaseConfirmsNoEnd(t *testing.T) {
 	bothKinds(t, func(t *testing.T, r *rig) {
