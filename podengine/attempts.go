@@ -214,9 +214,13 @@ func (v *runtimeView) add(c *container) {
 // settleUnknown treats containers of unknown state as ended once the runtime has
 // stopped them, regardless of the state that it reports then. One that exits with 0 has
 // done so since it was asked to stop, which is no success, also if the runtime answers again.
+// One that runs on, since its stop has failed, ends as any other does.
 func (w *worker) settleUnknown(v *runtimeView) {
 	for _, attempts := range v.containers {
 		for i, c := range attempts {
+			if c.phase == running {
+				w.forgetUnknown(c.id)
+			}
 			stopped := w.stoppedUnknown(c)
 			if c.phase == unknown && stopped && w.endingOf(c.id).stopped {
 				c.phase = exited
@@ -230,6 +234,15 @@ func (w *worker) settleUnknown(v *runtimeView) {
 				attempts[i] = &settled
 			}
 		}
+	}
+}
+
+// forgetUnknown forgets that the state of a container was unknown that was not stopped then, and runs.
+func (w *worker) forgetUnknown(id string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if done := w.endings[id]; done != nil && !done.stopped {
+		done.unknown = false
 	}
 }
 

@@ -321,6 +321,43 @@ func TestAContainerOfUnknownStateHasNotDoneItsWork(t *testing.T) {
 	}
 }
 
+// A stop that has failed while the state of a container was unknown says nothing of how it ends later on, if the runtime
+// has shown that it runs in between.
+func TestAContainerOfUnknownStateThatCouldNotBeStopped(t *testing.T) {
+	for name, test := range map[string]struct {
+		exits      bool // before the next look
+		want, then string
+	}{
+		"runs on":       {false, "Running a=ready", "Succeeded a=Completed/0"},
+		"exits at once": {true, "Failed a=ContainerStatusUnknown/137", "Failed a=ContainerStatusUnknown/137"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(r *rig) {
+				r.runtime.plans["a"] = plan{runs: 10 * time.Minute}
+				pod := makePod("a", never)
+				r.create(pod)
+				c := r.runtime.newest("a")
+				r.runtime.set(func() { c.State = runtimeapi.ContainerState_CONTAINER_UNKNOWN })
+				r.runtime.intercept(func(_ context.Context, call string) error {
+					if !strings.HasPrefix(call, "StopContainer") {
+						return nil
+					}
+					r.runtime.set(func() { c.State = runtimeapi.ContainerState_CONTAINER_RUNNING }) // it answers again
+					r.runtime.intercept(nil)
+					if test.exits {
+						r.runtime.exit(c.Id, 0)
+					}
+					return errors.New("not yet")
+				})
+				r.after(5 * time.Minute)
+				r.wantState(pod, test.want)
+				r.after(6 * time.Minute)
+				r.wantState(pod, test.then)
+			})
+		})
+	}
+}
+
 // A pod that is to run once and loses its sandbox before all of it was started has failed: what has run does not run again.
 func TestASandboxIsLostOfAPodThatRunsOnce(t *testing.T) {
 	for name, running := range map[string]bool{"between two containers": false, "while an init container runs, which exits with 0": true} {
