@@ -186,13 +186,18 @@ func (d *decision) place() action {
 }
 
 // hasRunOnce reports whether the pod is to run once and has begun, if only with an init container.
-// As with a kubelet the pod's own restart policy counts, and not those of containers.
+// As with a kubelet the pod's own restart policy counts, and not those of containers. If the runtime
+// shows no sandbox at all a kubelet makes one, and only init containers count, which would run again in it.
 func (d *decision) hasRunOnce() bool {
 	if d.pod.Spec.RestartPolicy != corev1.RestartPolicyNever {
 		return false
 	}
 	for name, inc := range d.containers {
-		if k, c := findContainer(d.pod, name); c != nil && k != ephemeralKind && inc.phase == exited {
+		k, c := findContainer(d.pod, name)
+		if c == nil || k == ephemeralKind || inc.phase != exited {
+			continue
+		}
+		if d.sandbox != nil || k == initKind && !d.startsAgain(c, inc) {
 			return true
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
 )
 
 var testNow = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
@@ -69,7 +70,7 @@ func describe(a action) string {
 }
 
 // parsePod reads the containers of a pod: "init:NAME", "side:NAME", "debug:NAME"
-// or "NAME", and "policy=X", "deadline=SECONDS".
+// or "NAME", and settings: see testdata/decide.txt.
 func parsePod(t *testing.T, text string) *corev1.Pod {
 	pod := &corev1.Pod{Spec: corev1.PodSpec{RestartPolicy: corev1.RestartPolicyAlways}}
 	for _, word := range strings.Fields(text) {
@@ -83,8 +84,13 @@ func parsePod(t *testing.T, text string) *corev1.Pod {
 					t.Fatal(err)
 				}
 				pod.Spec.ActiveDeadlineSeconds = &seconds
+			case "always":
+				_, c := findContainer(pod, value)
+				c.RestartPolicy = ptr.To(corev1.ContainerRestartPolicyAlways)
+			case "rule":
+				on42(pod, value, corev1.ContainerRestartRuleActionRestart)
 			case "all":
-				restartsAllOn42(pod, value)
+				on42(pod, value, corev1.ContainerRestartRuleActionRestartAllContainers)
 			default:
 				t.Fatalf("unknown setting %q", word)
 			}
@@ -114,11 +120,11 @@ func parsePod(t *testing.T, text string) *corev1.Pod {
 	return pod
 }
 
-// restartsAllOn42 gives a container of the pod a rule.
-func restartsAllOn42(pod *corev1.Pod, name string) {
+// on42 gives a container of the pod a rule.
+func on42(pod *corev1.Pod, name string, action corev1.ContainerRestartRuleAction) {
 	_, c := findContainer(pod, name)
 	c.RestartPolicyRules = []corev1.ContainerRestartRule{{
-		Action:    corev1.ContainerRestartRuleActionRestartAllContainers,
+		Action:    action,
 		ExitCodes: &corev1.ContainerRestartRuleOnExitCodes{Operator: corev1.ContainerRestartRuleOnExitCodesOpIn, Values: []int32{42}},
 	}}
 }

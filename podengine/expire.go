@@ -17,12 +17,12 @@ func (w *worker) expire(ctx context.Context, pod *corev1.Pod) {
 	w.fail(ctx, time.Now().Add(podspec.GracePeriod(pod, nil)), podspec.Failure{Reason: eventDeadlineExceeded, Message: message})
 }
 
-// failWithoutSandbox ends a pod that is to run once, and whose sandbox was lost before all of its
-// containers were started. A kubelet makes no other sandbox either, and leaves such a pod as it is.
+// failWithoutSandbox ends a pod that is to run once, and whose sandbox was lost after it had begun and
+// before it was done. A kubelet that sees the sandbox makes no other either, and leaves such a pod as it is.
 func (w *worker) failWithoutSandbox(ctx context.Context, pod *corev1.Pod) {
 	w.fail(ctx, time.Now(), podspec.Failure{
 		Reason:  "SandboxLost",
-		Message: "The pod's sandbox was lost before all containers were started, and what has run does not run again: its restart policy is Never",
+		Message: "The pod's sandbox was lost before the pod was done, and it gets no other one: its restart policy is Never, and it has begun",
 	})
 }
 

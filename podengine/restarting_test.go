@@ -398,3 +398,28 @@ func TestASandboxIsLostOfAPodThatRunsOnce(t *testing.T) {
 		})
 	}
 }
+
+// A container that its own restart policy starts again gets another sandbox if the runtime has forgotten the pod's, whose policy is
+// Never, and none if that is there and not ready.
+func TestASandboxIsLostOfAPodThatRunsOnceAndAContainerThatDoesNot(t *testing.T) {
+	for name, test := range map[string]struct {
+		lose         func(r *rig)
+		want, reason string
+	}{
+		"forgotten": {func(r *rig) { r.runtime.forget() }, "Running a=ready#1 b=ContainerStatusUnknown/137", ""},
+		"not ready": {func(r *rig) { r.runtime.loseSandbox(r.runtime.box()) }, "Failed a=Error/137 b=Error/137", "SandboxLost"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(r *rig) {
+				pod := makePod("a b", never, first(func(c *corev1.Container) { c.RestartPolicy = ptr.To(corev1.ContainerRestartPolicyAlways) }))
+				r.create(pod)
+				test.lose(r)
+				r.after(4 * time.Minute)
+				r.wantState(pod, test.want)
+				if s := r.status(pod); s.Reason != test.reason {
+					t.Errorf("the reason is %q, want %q", s.Reason, test.reason)
+				}
+			})
+		})
+	}
+}
