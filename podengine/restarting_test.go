@@ -423,3 +423,36 @@ func TestASandboxIsLostOfAPodThatRunsOnceAndAContainerThatDoesNot(t *testing.T) 
 		})
 	}
 }
+
+// A pod that is to run once, and all of which runs, ends when its sandbox is not ready for a moment; how its containers end decides.
+func TestASandboxIsNotReadyForAMoment(t *testing.T) {
+	for name, test := range map[string]struct {
+		code int32
+		want string
+	}{
+		"they end well": {0, "Succeeded a=Completed/0 b=Completed/0"},
+		"one does not":  {3, "Failed a=Completed/0 b=Error/3"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(r *rig) {
+				r.runtime.plans["b"] = plan{lingers: time.Second, stopCode: test.code}
+				pod := makePod("a b", never)
+				r.create(pod)
+				box, did := r.runtime.box(), r.runtime.did()
+				r.runtime.set(func() { r.runtime.boxes[box].State = runtimeapi.PodSandboxState_SANDBOX_NOTREADY })
+				r.after(10 * time.Second)
+				r.runtime.set(func() { r.runtime.boxes[box].State = runtimeapi.PodSandboxState_SANDBOX_READY })
+				r.after(5 * time.Minute)
+				r.wantState(pod, test.want)
+				if s := r.status(pod); s.Reason != "" {
+					t.Errorf("the reason is %q", s.Reason)
+				}
+				for _, call := range r.runtime.did() {
+					if slices.Contains(did, call) {
+						t.Errorf("it was asked again to %s", call)
+					}
+				}
+			})
+		})
+	}
+}
