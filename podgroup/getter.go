@@ -68,7 +68,7 @@ func (u *units) getOne(ctx context.Context, getter Getter, namespace, name strin
 		return found, nil
 	}
 	found, err = u.getPod(ctx, getter, pod, notFound)
-	if errdefs.IsNotFound(err) && pod.DeletionTimestamp != nil && u.unsureFor(pod.UID) > 0 {
+	if errdefs.IsOnlyNotFound(err) && pod.DeletionTimestamp != nil && u.unsureFor(pod.UID) > 0 {
 		return Unit{ID: string(pod.UID), Owner: OwnerOf(pod), Unknown: true, Data: pod}, nil
 	}
 	return found, err

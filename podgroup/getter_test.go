@@ -3,6 +3,7 @@ package podgroup_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -117,6 +118,59 @@ func TestADeletionWhileNothingIsShown(t *testing.T) {
 				t.Fatal(err)
 			}
 			time.Sleep(10 * time.Second)
+		}
+	})
+}
+
+// lockedOut is getting, with credentials that are kept in something that is gone while out is true.
+type lockedOut struct {
+	getting
+	out *bool
+}
+
+func (l lockedOut) err() error {
+	if *l.out {
+		return errdefs.AsUnavailable(fmt.Errorf("credentials: %w", errdefs.NotFound("no Secret")))
+	}
+	return nil
+}
+
+func (l lockedOut) Get(ctx context.Context, pods []*corev1.Pod) ([]podgroup.Unit, error) {
+	if err := l.err(); err != nil {
+		return nil, err
+	}
+	return l.getting.Get(ctx, pods)
+}
+
+func (l lockedOut) Delete(ctx context.Context, u *podgroup.Unit, grace time.Duration) error {
+	if err := l.err(); err != nil {
+		return err
+	}
+	return l.getting.Delete(ctx, u, grace)
+}
+
+// What a service cannot be asked without, and is not there, is not the pod.
+func TestADeletionWithoutCredentials(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		world, cluster, out := grouptest.New(time.Second), grouptest.NewCluster("home"), false
+		p, _ := cluster.Start(t, lockedOut{getting{memory{world}}, &out}, options())
+		pod := grouptest.NewPod("web")
+		create(t, cluster, p, pod)
+		time.Sleep(2 * time.Minute)
+		out = true
+		for range 20 {
+			if err := p.DeletePod(t.Context(), pod); err == nil || errdefs.IsOnlyNotFound(err) {
+				t.Fatalf("the pod counts as gone: %v", err)
+			}
+			time.Sleep(10 * time.Second)
+		}
+		out = false
+		for err := p.DeletePod(t.Context(), pod); err != nil && !errdefs.IsOnlyNotFound(err); err = p.DeletePod(t.Context(), pod) {
+			time.Sleep(10 * time.Second)
+		}
+		time.Sleep(5 * time.Second)
+		if left := world.Units(nil); len(left) != 0 {
+			t.Errorf("left over: %v", left)
 		}
 	})
 }

@@ -301,7 +301,7 @@ func (p *Provider) DeletePod(ctx context.Context, pod *corev1.Pod) error {
 	var found Unit
 	var err error
 	if getter, ok := p.backend.(Getter); ok { // it cannot find a pod that was deleted with force
-		if found, err = p.units.getPod(ctx, getter, pod, p.notFound(pod.Namespace, pod.Name)); errdefs.IsNotFound(err) {
+		if found, err = p.units.getPod(ctx, getter, pod, p.notFound(pod.Namespace, pod.Name)); errdefs.IsOnlyNotFound(err) {
 			return p.deleteUnseen(ctx, pod)
 		}
 	} else {
@@ -324,7 +324,7 @@ func (p *Provider) DeletePod(ctx context.Context, pod *corev1.Pod) error {
 func (p *Provider) deleteUnseen(ctx context.Context, pod *corev1.Pod) error {
 	unit := Unit{ID: string(pod.UID), Owner: OwnerOf(pod), Data: pod}
 	switch err := p.delete(ctx, &unit, podspec.GracePeriod(pod, nil)); {
-	case errdefs.IsNotFound(err):
+	case errdefs.IsOnlyNotFound(err):
 		p.units.setGone(pod.UID)
 	case err != nil && !p.units.isGone(pod.UID):
 		return err

@@ -293,7 +293,7 @@ func (r *renewals) apply(ctx context.Context, pod *corev1.Pod, u *Unit, files ma
 		log.G(ctx).Info("Updated the files of the pod")
 	case errdefs.IsUnavailable(err):
 		r.update(pod.UID, func(state *renewal) { state.unconfirmed = true })
-	case errdefs.IsNotFound(err):
+	case errdefs.IsOnlyNotFound(err):
 		return nil // it was deleted meanwhile
 	}
 	return err

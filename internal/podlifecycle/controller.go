@@ -144,6 +144,7 @@ type Controller struct {
 	removals *queue.Queue
 
 	started atomic.Bool
+	begun   atomic.Bool // NotifyPods has returned
 	ready   chan struct{}
 	done    chan struct{}
 	mu      sync.Mutex
@@ -226,6 +227,7 @@ func (pc *Controller) Start(ctx context.Context, podSyncWorkers int) (wait func(
 	// Before anything else, so that a provider that notifies from within
 	// CreatePod has the function by then.
 	pc.askToNotify(ctx)
+	pc.begun.Store(true)
 	registrations, err := pc.watch(ctx)
 	end := func(err error) {
 		for _, unregister := range registrations {
@@ -365,6 +367,9 @@ func awaitInformer(ctx context.Context, kind string, informer cache.SharedIndexI
 		return stoppedWaiting(ctx)
 	}
 }
+
+// Begun reports whether the provider's NotifyPods has returned, if it has one: others may ask the provider, too.
+func (pc *Controller) Begun() bool { return pc.begun.Load() }
 
 // Ready is closed once the caches have synced and the workers run.
 func (pc *Controller) Ready() <-chan struct{} { return pc.ready }

@@ -31,7 +31,7 @@ func RequirePod(find PodFinderFunc, h http.Handler) http.Handler {
 		}
 		pod, err := find(r.Context(), namespace, name)
 		switch {
-		case err != nil && !errdefs.IsNotFound(err):
+		case err != nil && !errdefs.IsOnlyNotFound(err):
 			return fmt.Errorf("cannot find pod %q: %w", name, err)
 		case err != nil, pod == nil:
 			return errdefs.NotFoundf("pod %q does not exist", name)

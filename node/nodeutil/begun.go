@@ -15,18 +15,19 @@ var (
 	errPodsOver = errdefs.AsUnavailable(errors.New("the node does not run its pods any more"))
 )
 
-// begun returns nil while requests may be the provider's to answer: from when its pod
-// controller has begun, so after the claim was acquired and NotifyPods has returned, until that
-// has ended. Else the error says why not.
+// begun returns nil while requests may be the provider's to answer: from when the claim was
+// acquired, NotifyPods has returned and the API server has shown the pods, until the pod
+// controller has ended. Its first GetPods, which may take long, is not waited for. Else the
+// error says why not.
 func (n *Node) begun() error {
 	switch {
 	case isClosed(n.pods.Done()):
 		return errPodsOver
-	case isClosed(n.pods.Ready()):
+	case n.pods.Begun() && n.known.HasSynced():
 		return nil
 	case n.cfg.Claim != nil:
 		if waiting := n.cfg.Claim.Waiting(); waiting != nil {
-			return errdefs.AsUnavailable(fmt.Errorf("the node has not begun with its pods yet: %w", waiting))
+			return errdefs.AsUnavailable(fmt.Errorf("the node has not begun with its pods yet: %v", waiting)) // which is of no class here
 		}
 	}
 	return errNotBegun

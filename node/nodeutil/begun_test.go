@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	stats "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 
+	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
 	"github.com/virtual-kubelet/virtual-kubelet/node"
 	"github.com/virtual-kubelet/virtual-kubelet/node/api"
 	"github.com/virtual-kubelet/virtual-kubelet/node/nodeutil"
@@ -27,6 +28,7 @@ import (
 type calledFor struct {
 	whole
 	notified chan struct{} // NotifyPods returns once it is closed
+	listed   chan struct{} // and GetPods, if it is not nil
 
 	mu    sync.Mutex
 	calls []string
@@ -53,6 +55,9 @@ func (p *calledFor) NotifyPods(context.Context, func(*corev1.Pod)) {
 
 func (p *calledFor) GetPods(ctx context.Context) ([]*corev1.Pod, error) {
 	p.called("GetPods")
+	if p.listed != nil {
+		<-p.listed
+	}
 	return p.whole.GetPods(ctx)
 }
 
@@ -100,6 +105,50 @@ var askedOfProvider = map[string]string{
 	"/metrics/cadvisor":            "GetStatsSummary",
 	"/runningpods/":                "GetPods",
 	"/containerLogs/default/web/c": "GetContainerLogs",
+}
+
+// A backend whose list hangs when the agent is started again keeps nobody from the logs and figures of pods that run.
+func TestRequestsWhileTheFirstListHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &calledFor{notified: make(chan struct{}), listed: make(chan struct{})}
+		close(p.notified)
+		n, err := nodeutil.NewNode("vk", func(nodeutil.ProviderConfig) (nodeutil.Provider, node.NodeProvider, error) { return p, nil, nil },
+			nodeutil.WithClient(fake.NewSimpleClientset(pod("web", "vk"))))
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- n.Run(ctx) }()
+		pass(10 * time.Second)
+		mux := api.RoutesHandler(nodeutil.RoutesOf(n, p))
+		for path, call := range askedOfProvider {
+			if call == "GetPods" {
+				continue
+			}
+			p.taken()
+			if w := ask(mux, "GET", path); w.Code != http.StatusOK || p.taken() != call {
+				t.Errorf("%s: %d %s", path, w.Code, w.Body)
+			}
+		}
+		close(p.listed)
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// The reason why a node has not begun may be that something was not there: that is no word on the pod.
+func TestReasonThatSomethingIsNotThere(t *testing.T) {
+	handler := api.RequirePod(func(context.Context, string, string) (*corev1.Pod, error) {
+		return nil, errdefs.AsUnavailable(errdefs.NotFound("namespaces \"kube-node-lease\" not found"))
+	}, http.NotFoundHandler())
+	mux := http.NewServeMux()
+	mux.Handle("/containerLogs/{namespace}/{pod}/{container}", handler)
+	if w := ask(mux, "GET", "/containerLogs/default/web/c"); w.Code != http.StatusServiceUnavailable {
+		t.Errorf("%d %s", w.Code, w.Body)
+	}
 }
 
 // No request leads to a call of the provider before the claim was acquired and NotifyPods has

@@ -32,6 +32,20 @@ type eventStore struct {
 	version string // up to which there is nothing to mirror; empty before the first list
 }
 
+var _ cache.TransformingStore = (*eventStore)(nil)
+
+// Transformer leaves what is used of an event: those of a first list are in memory together.
+func (*eventStore) Transformer() cache.TransformFunc {
+	return func(obj any) (any, error) {
+		e, ok := obj.(*corev1.Event)
+		if !ok {
+			return obj, nil
+		}
+		only := metav1.ObjectMeta{Namespace: e.Namespace, Name: e.Name, ResourceVersion: e.ResourceVersion}
+		return &corev1.Event{ObjectMeta: only, InvolvedObject: e.InvolvedObject, Type: e.Type, Reason: e.Reason, Message: e.Message}, nil
+	}
+}
+
 func (s *eventStore) Add(obj any) error {
 	if e, ok := obj.(*corev1.Event); ok {
 		s.mirror(e)

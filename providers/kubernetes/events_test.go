@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 
 	corev1 "k8s.io/api/core/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 )
@@ -84,6 +85,21 @@ func TestEventsOfALaterList(t *testing.T) {
 	}
 	if want := []string{"new", "old", "missed"}; !slices.Equal(mirrored, want) {
 		t.Errorf("mirrored %q, want %q", mirrored, want)
+	}
+}
+
+// Of a first list, all of which is in memory at once, there is what is used of it.
+func TestEventsAreTrimmed(t *testing.T) {
+	trimmed, err := (&eventStore{}).Transformer()(&corev1.Event{
+		ObjectMeta:     metav1.ObjectMeta{Namespace: "shop", Name: "e", ResourceVersion: "7", ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "kubelet"}}},
+		InvolvedObject: corev1.ObjectReference{UID: "far-pod"}, Type: "Normal", Reason: "Pulling", Message: "of an image", ReportingController: "kubelet",
+	})
+	want := &corev1.Event{
+		ObjectMeta:     metav1.ObjectMeta{Namespace: "shop", Name: "e", ResourceVersion: "7"},
+		InvolvedObject: corev1.ObjectReference{UID: "far-pod"}, Type: "Normal", Reason: "Pulling", Message: "of an image",
+	}
+	if err != nil || !apiequality.Semantic.DeepEqual(trimmed, want) {
+		t.Errorf("got %+v, %v", trimmed, err)
 	}
 }
 
