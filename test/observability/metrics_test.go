@@ -11,7 +11,7 @@ import (
 )
 
 // targetLabels are what Prometheus adds to all that it scrapes.
-var targetLabels = []string{"job", "instance"}
+var targetLabels = []string{"job", "instance", "namespace"}
 
 // metric is one that a virtual-kubelet has in /metrics.
 type metric struct {
