@@ -10,6 +10,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/virtual-kubelet/virtual-kubelet/internal/kubeconfig"
 	"github.com/virtual-kubelet/virtual-kubelet/node/nodeutil"
 )
 
@@ -65,8 +66,8 @@ func kubeConfig(o *options) (config *rest.Config, source string, err error) {
 		}
 		source = clientcmd.RecommendedHomeFile
 	}
-	config, err = clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, nil).ClientConfig()
-	if clientcmd.IsEmptyConfig(err) {
+	config, err = kubeconfig.Merge(rules, "")
+	if errors.Is(err, kubeconfig.ErrNoCluster) && source == clientcmd.RecommendedHomeFile {
 		return nil, "", fmt.Errorf("no cluster found (tried %s): give --kubeconfig, or set KUBECONFIG", source)
 	}
 	if err != nil {

@@ -17,12 +17,14 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
+	"github.com/virtual-kubelet/virtual-kubelet/internal/kubeconfig"
 )
 
 // ClientsetFromEnv makes a client from the kubeconfig at the given path; without
 // a path by kubectl's rules (the KUBECONFIG variable, the home directory). Where
 // there is no such file, it uses the service account of the pod it runs in; a
-// path that was given never leads to the cluster of another kubeconfig.
+// path that was given never leads to the cluster of another kubeconfig, nor does a
+// file there without a current context, or an empty one, to that of the pod.
 //
 // The client does not limit its own rate, since the API server does, and speaks
 // protobuf.
@@ -40,7 +42,6 @@ func ClientsetFromEnv(kubeConfigPath string) (*kubernetes.Clientset, error) {
 }
 
 func configFromEnv(path string) (*rest.Config, error) {
-	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	if path != "" {
 		_, err := os.Stat(path)
 		if errors.Is(err, fs.ErrNotExist) {
@@ -53,17 +54,17 @@ func configFromEnv(path string) (*rest.Config, error) {
 		if err != nil {
 			return nil, fmt.Errorf("cannot use kubeconfig %q: %w", path, err)
 		}
-		rules.ExplicitPath = path
-	}
-	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, nil).ClientConfig()
-	switch {
-	case err == nil:
+		config, err := kubeconfig.Load(path, "")
+		if err != nil {
+			return nil, fmt.Errorf("cannot use kubeconfig %q: %w", path, err)
+		}
 		return config, nil
-	case path != "":
-		return nil, fmt.Errorf("cannot use kubeconfig %q: %w", path, err)
-	default:
+	}
+	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(clientcmd.NewDefaultClientConfigLoadingRules(), nil).ClientConfig()
+	if err != nil {
 		return nil, fmt.Errorf("found no usable kubeconfig by the KUBECONFIG variable or in the home directory, nor a service account: %w", err)
 	}
+	return config, nil
 }
 
 // Protobuf returns a copy of config for a client that asks for protobuf, which

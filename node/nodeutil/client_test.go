@@ -80,6 +80,20 @@ func TestClientsetFromEnv(t *testing.T) {
 		path := write(t, "kubeconfig", []byte("{"))
 		fails(t, path, path)
 	})
+	for name, content := range map[string]string{
+		"no current context": "apiVersion: v1\nkind: Config\nclusters: [{name: c, cluster: {server: \"https://other.example.org\"}}]\n",
+		"empty":              "",
+	} {
+		t.Run(name+" does not lead to the pod's service account", func(t *testing.T) {
+			nowhere(t)
+			t.Setenv("KUBERNETES_SERVICE_HOST", "10.96.0.1")
+			t.Setenv("KUBERNETES_SERVICE_PORT", "443")
+			path := write(t, "kubeconfig", []byte(content))
+			fails(t, path, path, "names no cluster", "current-context")
+			_, err := nodeutil.NewNodeIdentity(t.Context(), nodeutil.NodeIdentityConfig{NodeName: "vk", BootstrapKubeconfig: path, CertDir: t.TempDir()})
+			wantError(t, err, path, "names no cluster", "current-context")
+		})
+	}
 	t.Run("NewNode without a client", func(t *testing.T) {
 		nowhere(t)
 		_, err := nodeutil.NewNode("vk", making(&tiny{}), func(cfg *nodeutil.NodeConfig) error {

@@ -12,11 +12,11 @@ import (
 	certificatesv1 "k8s.io/api/certificates/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/util/certificate"
 	"k8s.io/client-go/util/connrotation"
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
+	"github.com/virtual-kubelet/virtual-kubelet/internal/kubeconfig"
 )
 
 // NodeIdentityConfig configures a NodeIdentity. All fields are required.
@@ -88,7 +88,7 @@ func NewNodeIdentity(ctx context.Context, cfg NodeIdentityConfig) (*NodeIdentity
 }
 
 func loadBootstrap(path string) (*rest.Config, error) {
-	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(&clientcmd.ClientConfigLoadingRules{ExplicitPath: path}, nil).ClientConfig()
+	config, err := kubeconfig.Load(path, "")
 	if err != nil {
 		return nil, errdefs.AsInvalidInput(fmt.Errorf("cannot use bootstrap kubeconfig %q, which also says where the API server is: %w", path, err))
 	}

@@ -6,7 +6,8 @@ import (
 	"net/url"
 
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/virtual-kubelet/virtual-kubelet/internal/kubeconfig"
 )
 
 func (r *Remote) check() error {
@@ -40,8 +41,9 @@ func (r *Remote) Config() (*rest.Config, error) {
 	var err error
 	switch {
 	case r.Kubeconfig != "":
-		rules := &clientcmd.ClientConfigLoadingRules{ExplicitPath: r.Kubeconfig}
-		config, err = clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: r.Context}).ClientConfig()
+		if config, err = kubeconfig.Load(r.Kubeconfig, r.Context); err != nil {
+			err = fmt.Errorf("kubeconfig %s: %w", r.Kubeconfig, err)
+		}
 	case r.InCluster:
 		config, err = rest.InClusterConfig()
 	default:

@@ -69,3 +69,22 @@ func TestInClusterOutsideOfOne(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+// A file that names no cluster does not lead to that in which the process runs.
+func TestKubeconfigWithoutACluster(t *testing.T) {
+	t.Setenv("KUBERNETES_SERVICE_HOST", "10.96.0.1")
+	t.Setenv("KUBERNETES_SERVICE_PORT", "443")
+	for name, content := range map[string]string{
+		"no current context": "apiVersion: v1\nkind: Config\nclusters: [{name: c, cluster: {server: \"https://remote.example.com\"}}]\n",
+		"empty":              "",
+	} {
+		path := filepath.Join(t.TempDir(), "kubeconfig")
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		_, err := (&Remote{Kubeconfig: path}).Config()
+		if err == nil || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), "current-context") {
+			t.Errorf("%s: got %v", name, err)
+		}
+	}
+}
