@@ -5,8 +5,10 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 
 	"k8s.io/apimachinery/pkg/util/uuid"
 )
@@ -33,7 +35,7 @@ func newProcessID(podUID string) processID {
 	if space, err := os.Readlink("/proc/self/ns/pid"); err == nil {
 		id.space = strings.TrimSuffix(strings.TrimPrefix(space, "pid:["), "]")
 	}
-	id.started, _ = startOf(id.pid)
+	id.started, _ = startOf(procfs, id.pid)
 	return id
 }
 
@@ -68,15 +70,20 @@ func processHasEnded(podUID string) func(id string) bool {
 		if other.started == "" || us.started == "" {
 			return false
 		}
-		started, err := startOf(other.pid)
-		return errors.Is(err, fs.ErrNotExist) || err == nil && started != other.started
+		started, err := startOf(procfs, other.pid)
+		return errors.Is(err, os.ErrProcessDone) || err == nil && started != other.started
 	}
 }
 
+const procfs = "/proc"
+
 // startOf returns when a process has started, in ticks since boot, and an error of
-// fs.ErrNotExist if there is none, or only what is left of one that has ended.
-func startOf(pid string) (string, error) {
-	stat, err := os.ReadFile("/proc/" + pid + "/stat")
+// os.ErrProcessDone if there is none, or only what is left of one that has ended.
+func startOf(proc, pid string) (string, error) {
+	stat, err := os.ReadFile(filepath.Join(proc, pid, "stat"))
+	if errors.Is(err, fs.ErrNotExist) && hasNoProcess(pid) {
+		return "", os.ErrProcessDone
+	}
 	if err != nil {
 		return "", err
 	}
@@ -88,7 +95,22 @@ func startOf(pid string) (string, error) {
 		return "", errors.New("the kernel does not report when the process has started")
 	}
 	if state := string(fields[0]); state == "Z" || state == "X" {
-		return "", fs.ErrNotExist
+		return "", os.ErrProcessDone
 	}
 	return string(fields[19]), nil
+}
+
+// hasNoProcess reports whether the kernel knows no process with the ID. Where /proc is
+// mounted with hidepid, processes of other users are not there.
+func hasNoProcess(pid string) bool {
+	number, err := strconv.Atoi(pid)
+	if err != nil || number <= 0 {
+		return false
+	}
+	process, err := os.FindProcess(number)
+	if err != nil {
+		return false
+	}
+	defer process.Release()
+	return errors.Is(process.Signal(syscall.Signal(0)), os.ErrProcessDone)
 }

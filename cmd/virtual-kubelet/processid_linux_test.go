@@ -1,6 +1,8 @@
 package main
 
 import (
+	"errors"
+	"os"
 	"os/exec"
 	"runtime"
 	"strconv"
@@ -21,7 +23,7 @@ func TestProcessHasEnded(t *testing.T) {
 		t.Fatal(err)
 	}
 	pid := strconv.Itoa(child.Process.Pid)
-	started, err := startOf(pid)
+	started, err := startOf(procfs, pid)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -59,6 +61,22 @@ func TestProcessHasEnded(t *testing.T) {
 	_ = child.Wait() // says that it was killed
 	if !processHasEnded("pod")(running) {
 		t.Error("the child has not ended, want that it has")
+	}
+}
+
+// A process of another user, which a /proc mounted with hidepid does not have, has not ended.
+func TestHiddenProcessHasNotEnded(t *testing.T) {
+	hidden := t.TempDir()
+	if started, err := startOf(hidden, strconv.Itoa(os.Getpid())); err == nil || errors.Is(err, os.ErrProcessDone) {
+		t.Errorf("one that runs: got %q, %v, want that it is not known", started, err)
+	}
+	if _, err := startOf(hidden, "4194999"); !errors.Is(err, os.ErrProcessDone) {
+		t.Errorf("one that is gone: got %v, want %v", err, os.ErrProcessDone)
+	}
+	for _, pid := range []string{"0", "-1", "", "x"} {
+		if started, err := startOf(hidden, pid); err == nil || errors.Is(err, os.ErrProcessDone) {
+			t.Errorf("process %q: got %q, %v, want that it is not known", pid, started, err)
+		}
 	}
 }
 
