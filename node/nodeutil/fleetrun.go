@@ -28,7 +28,9 @@ func (f *Fleet) Run(ctx context.Context) error {
 	defer cancel()
 	group, ctx := errgroup.WithContext(ctx)
 	if f.cfg.Auth != nil && !f.cfg.PortPerNode {
-		listener, err := listenTLS(ctx, f.cfg.HTTPListenAddr, f.cfg.TLSConfig.Clone())
+		config := f.cfg.TLSConfig.Clone()
+		f.shared.metrics.serving.of(config)
+		listener, err := listenTLS(ctx, f.cfg.HTTPListenAddr, config)
 		if err != nil {
 			return err
 		}

@@ -3,10 +3,12 @@ package nodeutil_test
 import (
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -115,4 +117,41 @@ func readAll(t *testing.T, r io.Reader) string {
 		t.Fatal(err)
 	}
 	return string(text)
+}
+
+// The metrics have the life of the certificate of the port that all nodes share.
+func TestFleetMeasuresItsServingCertificate(t *testing.T) {
+	cert, key := newAuthority(t).issue(t, "fleet", x509.ExtKeyUsageServerAuth) // for an hour
+	config := &tls.Config{}
+	if err := nodeutil.WithKeyPairFromPath(write(t, "tls.crt", cert), write(t, "tls.key", key))(config); err != nil {
+		t.Fatal(err)
+	}
+	client := fake.NewSimpleClientset()
+	fleet, err := nodeutil.NewFleet(nodeutil.FleetConfig{Client: client, Auth: nodeutil.NoAuth(), HTTPListenAddr: "127.0.0.1:0", TLSConfig: config})
+	if err != nil {
+		t.Fatal(err)
+	}
+	n, err := fleet.Add("vk", making(&tiny{}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	result := make(chan error, 1)
+	ctx, cancel := contextWithCancel(t)
+	go func() { result <- fleet.Run(ctx) }()
+	defer func() {
+		cancel()
+		if err := <-result; err != nil {
+			t.Error(err)
+		}
+	}()
+	if err := n.WaitReady(t.Context(), deadline); err != nil {
+		t.Fatal(err)
+	}
+	port := getNode(t, client, "vk").Status.DaemonEndpoints.KubeletEndpoint.Port
+	_, text := getAs(t, fmt.Sprint("https://127.0.0.1:", port, "/metrics"), "", insecure())
+	_, after, _ := strings.Cut(text, "\nkubelet_certificate_manager_server_ttl_seconds ")
+	value, _, _ := strings.Cut(after, "\n")
+	if seconds, err := strconv.ParseFloat(value, 64); err != nil || seconds <= 0 || seconds > 3600 {
+		t.Errorf("the certificate is valid for %q seconds, want an hour at most", value)
+	}
 }

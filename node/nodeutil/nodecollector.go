@@ -1,7 +1,6 @@
 package nodeutil
 
 import (
-	"math"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -57,7 +56,7 @@ func (c nodesCollector) Collect(found chan<- prometheus.Metric) {
 		found <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value, labels...)
 	}
 	pods := podCount{phases: map[corev1.PodPhase]int{}}
-	ready, notReady, ttl, requestAge := 0, 0, math.Inf(1), 0.
+	ready, notReady, ttl, requestAge := 0, 0, c.metrics.serving.ttl(), 0.
 	var renewErrors int64
 	var leaseAge time.Duration
 	for _, n := range c.metrics.measured() {

@@ -21,6 +21,7 @@ type nodeMetrics struct {
 	controllers *node.Metrics
 	requests    *requestMetrics
 	starts      *startMetrics
+	serving     servingLife // of the port that all nodes share, if there is one
 
 	mu    sync.Mutex
 	nodes []*measuredNode
