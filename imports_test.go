@@ -94,7 +94,7 @@ var allowed = map[string][]string{
 	"test":                                     {"test", "errdefs", "log", "node", "internal/daemon", "internal/nodecheck", "internal/metricsservertest"},
 	"examples":                                 {"errdefs", "log", "trace", "node", "podspec"},
 	"bench":                                    {"bench", "node", "internal/daemon", "test"},
-	"cmd":                                      {"errdefs", "log", "trace", "node", "podengine", "internal/buildinfo", "internal/config", "internal/kubeconfig", "internal/listen", "internal/nodeaddress", "internal/nodecheck", "internal/nodemarks", "internal/statuspage", "providers"},
+	"cmd":                                      {"errdefs", "log", "trace", "node", "podengine", "internal/buildinfo", "internal/config", "internal/kubeconfig", "internal/listen", "internal/nodeaddress", "internal/nodecheck", "internal/nodemarks", "internal/periodic", "internal/statuspage", "providers"},
 
 	"cmd/virtual-kubelet/internal/doctor":     {"node", "internal/nodemarks", "internal/shard"},
 	"cmd/virtual-kubelet/internal/deregister": {"node", "internal/nodemarks", "internal/shard", "cmd/virtual-kubelet/internal/doctor"},

@@ -67,9 +67,9 @@ func runNode(ctx context.Context, o *options, stdout, stderr io.Writer) (err err
 	if err != nil {
 		return fmt.Errorf("cannot make a client for %s: %w", config.Host, err)
 	}
-	address, err := nodeAddress(o, config)
+	address, err := nodeAddress(starting, o, config)
 	if err != nil {
-		return err
+		return unlessStopped(ctx, err)
 	}
 
 	auth, runAuth, err := newAuth(client, o)

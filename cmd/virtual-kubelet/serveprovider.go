@@ -81,7 +81,7 @@ func (o *serveProviderOptions) run(ctx context.Context) (err error) {
 		return err
 	}
 	if o.address == "" {
-		own, err := nodeaddress.Towards("")
+		own, err := nodeaddress.Own()
 		if err != nil {
 			return fmt.Errorf("there is no address for the node: give --node-address: %w", err)
 		}

@@ -3,20 +3,41 @@
 package nodeaddress
 
 import (
+	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
 	"net/url"
+	"strings"
 )
 
-// Towards is the address from which the API server at the given URL is reached. No
-// packet is sent for it. The API server does not proxy to loopback addresses: where it
-// runs on this machine, or its URL is empty, the result is another address of
-// the machine, IPv4 preferred. The error is that there is none.
-func Towards(server string) (net.IP, error) {
-	if ip := localTowards(server); ip != nil && ip.IsGlobalUnicast() {
+// ErrUnreachable is why Towards knows no address for the moment: name resolution or the
+// network may not be up yet.
+var ErrUnreachable = errors.New("cannot find out from which address the API server is reached")
+
+// Towards is the address from which the API server at the given URL is reached, or the
+// proxy to it; nil means http.ProxyFromEnvironment. No packet is sent for it, but those
+// that resolve the name. The API server does not proxy to loopback addresses: where it
+// runs on this machine, or its URL is empty, the result is that of Own.
+func Towards(ctx context.Context, server string, proxy func(*http.Request) (*url.URL, error)) (net.IP, error) {
+	if server == "" {
+		return Own()
+	}
+	ip, err := localTowards(ctx, server, proxy)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrUnreachable, err)
+	}
+	if ip.IsGlobalUnicast() {
 		return ip, nil
 	}
+	return Own()
+}
+
+// Own is some address of this machine but loopback, IPv4 preferred. The error is that
+// there is none.
+func Own() (net.IP, error) {
 	addresses, err := net.InterfaceAddrs()
 	if err != nil {
 		return nil, fmt.Errorf("cannot list this machine's addresses: %w", err)
@@ -36,22 +57,26 @@ func Towards(server string) (net.IP, error) {
 	return found, nil
 }
 
-func localTowards(server string) net.IP {
-	u, err := url.Parse(server)
-	if err != nil || u.Hostname() == "" {
-		return nil
+func localTowards(ctx context.Context, server string, proxy func(*http.Request) (*url.URL, error)) (net.IP, error) {
+	if !strings.Contains(server, "://") { // as a rest.Config may have it
+		server = "https://" + server
 	}
-	port := u.Port()
-	if port == "" {
-		port = "443"
-	}
-	conn, err := net.Dial("udp", net.JoinHostPort(u.Hostname(), port))
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, server, nil)
 	if err != nil {
-		return nil
+		return nil, err
+	}
+	if proxy == nil {
+		proxy = http.ProxyFromEnvironment
+	}
+	first, err := proxy(request)
+	if err != nil {
+		return nil, err
+	}
+	first = cmp.Or(first, request.URL)
+	conn, err := new(net.Dialer).DialContext(ctx, "udp", net.JoinHostPort(first.Hostname(), cmp.Or(first.Port(), "443")))
+	if err != nil {
+		return nil, err
 	}
 	defer conn.Close()
-	if local, ok := conn.LocalAddr().(*net.UDPAddr); ok {
-		return local.IP
-	}
-	return nil
+	return conn.LocalAddr().(*net.UDPAddr).IP, nil
 }

@@ -26,6 +26,8 @@ type NodeConfig struct {
 	// NodeSpec is the node to register; NewNode copies it. What is empty of its
 	// name, the conditions, the node info and the port is filled in, and so are
 	// the labels for the host name, the operating system and the architecture.
+	// Addresses that are missing are the name and that from which the API server is
+	// reached; where its name cannot be resolved yet, some address of this machine.
 	// Labels that are nil also get those for type and role. A process that is the
 	// node itself to the API server registers it without the labels that a node
 	// may not have, such as that for the role.

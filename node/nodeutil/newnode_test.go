@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"runtime"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -16,6 +17,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
+	"github.com/virtual-kubelet/virtual-kubelet/log"
 	"github.com/virtual-kubelet/virtual-kubelet/node"
 	"github.com/virtual-kubelet/virtual-kubelet/node/api"
 	"github.com/virtual-kubelet/virtual-kubelet/node/nodeutil"
@@ -252,6 +254,29 @@ func TestProviderThatSaysNothingHasAWholeNode(t *testing.T) {
 				t.Errorf("addresses are %v", status.Addresses)
 			}
 		})
+	}
+}
+
+// A node starts where the name of the API server cannot be resolved yet, with an address
+// that is a guess, and it is logged that it is one.
+func TestNodeBeforeNameResolutionIsUp(t *testing.T) {
+	logged := &warnings{Logger: log.L}
+	before := log.L
+	log.L = logged
+	t.Cleanup(func() { log.L = before })
+	client, err := nodeutil.ClientsetFromEnv(kubeconfig(t, "https://"+strings.Repeat("a", 64)+".invalid")) // too long a name
+	if err != nil {
+		t.Fatal(err)
+	}
+	n, err := nodeutil.NewNode("vk", making(&tiny{}), nodeutil.WithClient(client))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := nodeutil.SpecOf(n).Status.Addresses; len(got) != 2 || net.ParseIP(got[0].Address) == nil {
+		t.Errorf("addresses are %v", got)
+	}
+	if logged.count("set NodeSpec.Status.Addresses") != 1 {
+		t.Errorf("logged is %q, want that the address is a guess", logged.lines)
 	}
 }
 

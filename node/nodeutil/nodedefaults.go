@@ -2,6 +2,7 @@ package nodeutil
 
 import (
 	"context"
+	"errors"
 	"runtime"
 
 	corev1 "k8s.io/api/core/v1"
@@ -19,14 +20,23 @@ const defaultPods = 110
 
 // setAddresses fills in the addresses of a node that has none, so that the API server
 // can reach its kubelet API: the address from which the API server is reached, and
-// the name. A machine without an address but loopback has a node without one.
+// the name. Where that cannot be found out, as the name of the API server cannot be
+// resolved yet, it is some address of the machine, so that nothing waits here. A machine
+// without an address but loopback has a node without one.
 func setAddresses(n *corev1.Node, client kubernetes.Interface) {
 	if len(n.Status.Addresses) > 0 {
 		return
 	}
-	ip, err := nodeaddress.Towards(serverOf(client))
+	logger := log.G(context.Background()).WithField("node", n.Name)
+	ip, err := nodeaddress.Towards(context.Background(), serverOf(client), nil)
+	if errors.Is(err, nodeaddress.ErrUnreachable) {
+		reason := err
+		if ip, err = nodeaddress.Own(); err == nil {
+			logger.WithError(reason).WithField("address", ip.String()).Warn("Node gets some address of this machine, at which kubectl logs and exec may not reach it: set NodeSpec.Status.Addresses, or make the node when the API server can be reached")
+		}
+	}
 	if err != nil {
-		log.G(context.Background()).WithError(err).WithField("node", n.Name).Warn("Node has no address, so kubectl logs and exec cannot reach it: set NodeSpec.Status.Addresses")
+		logger.WithError(err).Warn("Node has no address, so kubectl logs and exec cannot reach it: set NodeSpec.Status.Addresses")
 		return
 	}
 	n.Status.Addresses = []corev1.NodeAddress{

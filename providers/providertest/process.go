@@ -72,7 +72,7 @@ func (r *runner) restart(ctx context.Context, down func(context.Context) error) 
 
 // newNode puts the node together as the binary does.
 func (r *runner) newNode(ctx context.Context, p *process) (*nodeutil.Node, error) {
-	ip, err := nodeaddress.Towards("")
+	ip, err := nodeaddress.Own()
 	if err != nil {
 		return nil, err
 	}
