@@ -217,7 +217,7 @@ func runEveryNode(t *testing.T, client kubernetes.Interface, provider string, co
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return runAuth(ctx) })
 	group.Go(func() error {
-		v := virtualNode{options: o, client: client, address: "127.0.0.1", auth: auth}
+		v := virtualNode{options: o, client: client, address: "127.0.0.1", auth: auth, standby: newStandby()}
 		return v.run(ctx, time.Now())
 	})
 	t.Cleanup(func() {

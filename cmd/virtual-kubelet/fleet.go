@@ -47,14 +47,8 @@ func (v *virtualNode) runFleet(ctx context.Context, began time.Time) (err error)
 	}
 	log.G(ctx).WithFields(fields).Info("Starting nodes")
 
+	v.standby.use(nodes.ProcessHandler())
 	group, ctx := errgroup.WithContext(ctx)
-	if v.metricsAddr != "" {
-		serve, err := v.metricsServer(ctx, nodes.ProcessHandler())
-		if err != nil {
-			return err
-		}
-		group.Go(func() error { return serve(ctx) })
-	}
 	group.Go(func() error { return nodes.Run(ctx) })
 	if v.shards == 0 {
 		group.Go(func() error { return v.awaitNodes(ctx, nodes, began) })

@@ -83,7 +83,7 @@ func TestRunFleet(t *testing.T) {
 		t.Run(strings.Join(c.args, " "), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				client := fake.NewSimpleClientset()
-				v := &virtualNode{options: parsed(t, append(c.args, "--provider", "mock")...), client: client, address: "192.0.2.1"}
+				v := &virtualNode{options: parsed(t, append(c.args, "--provider", "mock")...), client: client, address: "192.0.2.1", standby: newStandby()}
 				ctx, cancel := context.WithCancel(t.Context())
 				done := make(chan error, 1)
 				go func() { done <- v.runFleet(ctx, time.Now()) }()

@@ -15,9 +15,9 @@ import (
 )
 
 // clusterConfig returns the API server and the credentials for it: those of
-// --kubeconfig and its defaults or, with --bootstrap-kubeconfig, the node's own identity.
-// It waits for the node's certificate until ctx ends, and starts the renewal of it.
-func clusterConfig(ctx context.Context, o *options, start func(run func(context.Context) error)) (config *rest.Config, source string, identity *nodeutil.NodeIdentity, err error) {
+// --kubeconfig and its defaults or, with --bootstrap-kubeconfig, the node's own identity,
+// which is to be run, and the config made of it once it is ready.
+func clusterConfig(ctx context.Context, o *options) (config *rest.Config, source string, identity *nodeutil.NodeIdentity, err error) {
 	if o.bootstrap == "" {
 		config, source, err = kubeConfig(o)
 		return config, source, nil, err
@@ -36,11 +36,7 @@ func clusterConfig(ctx context.Context, o *options, start func(run func(context.
 	if err != nil {
 		return nil, "", nil, err
 	}
-	start(identity.Run)
-	if err := identity.WaitReady(ctx); err != nil {
-		return nil, "", nil, err
-	}
-	return limit(identity.Config(), o), "system:node:" + o.nodeName + " by --bootstrap-kubeconfig " + o.bootstrap, identity, nil
+	return nil, "system:node:" + o.nodeName + " by --bootstrap-kubeconfig " + o.bootstrap, identity, nil
 }
 
 func hasCredentials(c *rest.Config) bool {

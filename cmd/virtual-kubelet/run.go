@@ -56,11 +56,29 @@ func runNode(ctx context.Context, o *options, stdout, stderr io.Writer) (err err
 	starting, started := o.starting(ctx, began)
 	defer started()
 
-	config, source, identity, err := clusterConfig(starting, o, func(run func(context.Context) error) {
-		group.Go(func() error { return run(ctx) })
-	})
+	standby := newStandby()
+	if o.metricsAddr != "" {
+		serve, err := o.metricsServer(ctx, standby)
+		if err != nil {
+			return err
+		}
+		group.Go(func() error { return serve(ctx) })
+	}
+	config, source, identity, err := clusterConfig(starting, o)
 	if err != nil {
 		return unlessStopped(ctx, err)
+	}
+	if identity != nil {
+		registry := legacyregistry.Registerer() // of the process, also while it waits
+		if err := registry.Register(identity); err != nil {
+			return fmt.Errorf("cannot measure the client certificate: %w", err)
+		}
+		defer registry.Unregister(identity)
+		group.Go(func() error { return identity.Run(ctx) })
+		if err := identity.WaitReady(starting); err != nil {
+			return unlessStopped(ctx, err)
+		}
+		config = limit(identity.Config(), o)
 	}
 	logger.WithFields(log.Fields{"server": config.Host, "source": source}).Info("Using cluster")
 	client, err := kubernetes.NewForConfig(nodeutil.Protobuf(config))
@@ -78,19 +96,12 @@ func runNode(ctx context.Context, o *options, stdout, stderr io.Writer) (err err
 	}
 	group.Go(func() error { return runAuth(ctx) })
 
-	v := virtualNode{options: o, client: client, address: address, auth: auth, certificate: identity}
+	v := virtualNode{options: o, client: client, address: address, auth: auth, standby: standby}
 	if o.nodes > 0 || o.poolsFile != "" {
 		return v.runFleet(ctx, began)
 	}
 	if o.leaderElect {
-		if o.metricsAddr != "" {
-			v.standby = newStandby()
-			serve, err := o.metricsServer(ctx, v.standby)
-			if err != nil {
-				return err
-			}
-			group.Go(func() error { return serve(ctx) })
-		}
+		standby.elect()
 		return o.election(client).Run(ctx, func(ctx context.Context) error { return v.run(ctx, time.Now()) })
 	}
 	return v.run(ctx, began)
@@ -121,16 +132,8 @@ func (v *virtualNode) run(ctx context.Context, began time.Time) error {
 		"address":      v.address,
 	}).Info("Starting node")
 
+	v.standby.use(v.mux)
 	group, ctx := errgroup.WithContext(ctx)
-	if v.standby != nil {
-		v.standby.lead(v.mux)
-	} else if v.metricsAddr != "" {
-		serve, err := v.metricsServer(ctx, v.mux)
-		if err != nil {
-			return err
-		}
-		group.Go(func() error { return serve(ctx) })
-	}
 	group.Go(func() error { return n.Run(ctx) })
 	group.Go(func() error { return v.awaitReady(ctx, n, began) })
 	return group.Wait()
@@ -225,9 +228,7 @@ type virtualNode struct {
 	address string
 	auth    nodeutil.Auth
 
-	certificate *nodeutil.NodeIdentity // of the client; nil without --bootstrap-kubeconfig
-
-	standby  *standby          // serves --metrics-addr; nil without --leader-elect
+	standby  *standby          // answers requests to --metrics-addr
 	mux      *http.ServeMux    // with the kubelet API, set by build
 	provider nodeutil.Provider // set by build
 	closer   io.Closer         // closes the provider; may be nil
@@ -281,11 +282,6 @@ func (v *virtualNode) servingOptions() []nodeutil.NodeOpt {
 // newProvider makes the provider, and keeps it. ctx is for that time.
 func (v *virtualNode) newProvider(ctx context.Context, config []byte) nodeutil.NewProviderFunc {
 	return func(cfg nodeutil.ProviderConfig) (nodeutil.Provider, node.NodeProvider, error) {
-		if v.certificate != nil {
-			if err := cfg.Metrics.Register(v.certificate); err != nil {
-				return nil, nil, fmt.Errorf("cannot measure the client certificate: %w", err)
-			}
-		}
 		provider, nodeProvider, closer, err := v.makeProvider(ctx, config, cfg)
 		v.provider, v.closer = provider, closer
 		return provider, nodeProvider, err

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/component-base/metrics/legacyregistry"
 
 	"github.com/virtual-kubelet/virtual-kubelet/node/nodeutil"
 )
@@ -44,7 +45,7 @@ func built(t *testing.T, args ...string) (*virtualNode, http.Handler) {
 	if err := o.complete(); err != nil {
 		t.Fatal(err)
 	}
-	v := &virtualNode{options: &o, client: fake.NewSimpleClientset(), address: "192.0.2.1", auth: headerAuth{}, certificate: newIdentity(t)}
+	v := &virtualNode{options: &o, client: fake.NewSimpleClientset(), address: "192.0.2.1", auth: headerAuth{}}
 	if _, err := v.build(t.Context(), nil); err != nil {
 		t.Fatal(err)
 	}
@@ -70,6 +71,9 @@ func newIdentity(t *testing.T) *nodeutil.NodeIdentity {
 }
 
 func TestWhoMayReadWhat(t *testing.T) {
+	identity := newIdentity(t)
+	legacyregistry.Registerer().MustRegister(identity) // as runNode does
+	defer legacyregistry.Registerer().Unregister(identity)
 	v, kubeletAPI := built(t, "--debug-http")
 	plain := metricsHandler(v.mux)
 	_, withoutProfiles := built(t)

@@ -161,6 +161,10 @@ func TestPodsThatLast(t *testing.T) {
 		// Without a certificate, which waits to be approved, the kubelet API fails every probe.
 		{"Deployment", "{replicas: 1, nodeIdentity: {bootstrapSecretName: a}, servingCertificate: {fromCluster: true}}", false, false},
 		{"Deployment", "{replicas: 1, nodeIdentity: {bootstrapSecretName: a}, servingCertificate: {fromCluster: true}, metrics: {enabled: true}}", true, false},
+		{"Deployment", "{replicas: 1, nodeIdentity: {kubeconfigSecretName: a}, servingCertificate: {fromCluster: true}, metrics: {enabled: true}}", true, false},
+		// Nor does it answer before the client certificate is approved.
+		{"Deployment", "{replicas: 1, nodeIdentity: {bootstrapSecretName: a}}", false, false},
+		{"Deployment", "{replicas: 1, nodeIdentity: {bootstrapSecretName: a}, metrics: {enabled: true}}", true, false},
 	} {
 		made, err := template(t, "helm4", namespace, c.values)
 		must(t, err)
@@ -170,7 +174,7 @@ func TestPodsThatLast(t *testing.T) {
 		if wait := spec["minReadySeconds"]; (probe != nil) != c.probed || (wait != nil) != c.waits {
 			t.Errorf("with %s the readiness probe is %v, and minReadySeconds %v", c.values, probe, wait)
 		}
-		if strings.Contains(c.values, "fromCluster") && c.probed && probe.(map[string]any)["httpGet"].(map[string]any)["port"] != "metrics" {
+		if strings.Contains(c.values, "nodeIdentity") && c.probed && probe.(map[string]any)["httpGet"].(map[string]any)["port"] != "metrics" {
 			t.Errorf("with %s the readiness probe is %v", c.values, probe)
 		}
 		if pod["enableServiceLinks"] != false {
