@@ -21,7 +21,7 @@ func TestTowardsWhatIsNotKnown(t *testing.T) {
 	}
 }
 
-// The API server cannot be told a loopback address, by which this machine reaches itself.
+// A loopback address, by which this machine reaches itself, is of no use to the API server.
 func TestTowardsThisMachine(t *testing.T) {
 	want, err := Own()
 	if err != nil || want.IsLoopback() {
