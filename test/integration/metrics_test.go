@@ -128,7 +128,7 @@ func metricsOf(t *testing.T, log *lockedbuffer.Buffer) map[string]string {
 	})
 	url := "http://" + metricsAddress(t, log) + "/metrics"
 	var families map[string]*dto.MetricFamily
-	eventually(t, "requests of the kubelet API were counted", func(ctx context.Context) (bool, string) {
+	eventually(t, "there are nodes, and requests of the kubelet API were counted", func(ctx context.Context) (bool, string) {
 		request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 		if err != nil {
 			t.Fatal(err)
@@ -142,7 +142,7 @@ func metricsOf(t *testing.T, log *lockedbuffer.Buffer) map[string]string {
 		if families, err = parser.TextToMetricFamilies(response.Body); err != nil {
 			t.Fatal(err)
 		}
-		return families["kubelet_http_requests_duration_seconds"] != nil, "they were not"
+		return families["vk_nodes"] != nil && families["kubelet_http_requests_duration_seconds"] != nil, "there are none"
 	})
 	lines := map[string]string{}
 	for name, family := range families {
