@@ -227,6 +227,17 @@ bench-all: bench ## Measure what docs/performance.md has but for the kubelet and
 	bin/bench nodes $(BENCH_FLAGS)
 	bin/bench table $(BENCH_OUT)/*.json --into docs/performance.md
 
+# SOAK_FOR is the time of each; 4h is what a release takes.
+SOAK_FOR ?= 1h
+.PHONY: bench-soak
+bench-soak: build controlplane ## SOAK_FOR (1h) each of pods of mock, process (as root) and kubernetes that come and go, with faults, into docs/performance.md
+	@scripts/gobuild.sh "bench" bin/soak ./bench/soak
+	@scripts/gobuild.sh "bench" bin/bench ./bench
+	bin/soak $(BENCH_FLAGS) --for $(SOAK_FOR) --pods 10000 --rate 10
+	bin/soak $(BENCH_FLAGS) --for $(SOAK_FOR) --provider process --pods 300 --rate 3
+	bin/soak $(BENCH_FLAGS) --for $(SOAK_FOR) --provider kubernetes --pods 1000
+	bin/bench table $(BENCH_OUT)/soak-*.json --into docs/performance.md
+
 .PHONY: test
 test: container-tools ## Everything that CI runs, all of it even if a part fails; its slowest packages and tests, and what has failed, come last
 	@rm -rf bin/test-times && mkdir -p bin/test-times

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/xml"
 	"errors"
+	"fmt"
 	"io"
 	"path/filepath"
 	"reflect"
@@ -114,6 +115,26 @@ func TestSVGIsXML(t *testing.T) {
 	}
 	if rects != 1+2+4 || goals != 2 { // paper, legend, and two bars in each row that has any
 		t.Errorf("%d rectangles and %d marks", rects, goals)
+	}
+}
+
+// The picture of a course has a curve for each measure, from 0 to its highest value.
+func TestCurves(t *testing.T) {
+	r := Result{Title: "a & b", Course: []Measure{{Name: "heap", Unit: "MB"}, {Name: "files"}, {Name: "unseen"}}, Every: 1,
+		Agents: []Agent{{Name: "ours", Samples: []Sample{{Course: map[string][]float64{"heap": {10, 20, 5}, "files": {0}}}}}}}
+	var out bytes.Buffer
+	if err := r.SVG(&out); err != nil {
+		t.Fatal(err)
+	}
+	if err := xml.Unmarshal(out.Bytes(), new(struct{})); err != nil {
+		t.Fatal(err)
+	}
+	if n := strings.Count(out.String(), "<polyline"); n != 2 {
+		t.Errorf("%d curves", n)
+	}
+	if want := fmt.Sprintf(`points="%d,%d.0 %d,%d.0 %d,%d.0"`, curvesLeft, top+curveHeight/2, curvesLeft+curveLength/2, top,
+		curvesLeft+curveLength, top+curveHeight*3/4); !strings.Contains(out.String(), want) {
+		t.Errorf("no %s in\n%s", want, &out)
 	}
 }
 

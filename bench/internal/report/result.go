@@ -15,6 +15,10 @@ type Result struct {
 	// Phases are where Sample.Requests are by phase, too, in order: their kinds
 	// then begin with one of these and a colon.
 	Phases []string `json:"phases,omitempty"`
+	// Course are the measures of Sample.Course, of which the picture then is, and
+	// Every the minutes between two of their values.
+	Course []Measure `json:"course,omitempty"`
+	Every  float64   `json:"every,omitempty"`
 	// Agents are who was measured. Where there is a floor it comes first, and
 	// the agent that the goals are for comes after it.
 	Agents []Agent `json:"agents"`
@@ -43,6 +47,8 @@ type Sample struct {
 	Requests map[string]float64 `json:"requests,omitempty"`
 	// Latencies are all of a phase, in seconds.
 	Latencies map[string][]float64 `json:"latencies,omitempty"`
+	// Course are the values of a measure over time.
+	Course map[string][]float64 `json:"course,omitempty"`
 }
 
 // spread is the median of the values that there are, and the outermost.

@@ -47,6 +47,9 @@ type legend struct {
 // SVG writes a picture of the table: bars of the medians, those of an agent
 // below those of the floor. It is readable on light and dark backgrounds.
 func (r Result) SVG(w io.Writer) error {
+	if len(r.Course) > 0 {
+		return r.curves(w)
+	}
 	rows, height := r.bars()
 	var legends []legend
 	for i, a := range r.Agents {

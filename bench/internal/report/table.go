@@ -101,7 +101,11 @@ func (r Result) phase(kind string) int {
 // Text writes the tables for a terminal.
 func (r Result) Text(w io.Writer) error {
 	out := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	for _, table := range [][][]string{r.table(), {nil}, r.requests()} {
+	tables := [][][]string{r.table()}
+	if requests := r.requests(); len(requests) > 1 {
+		tables = append(tables, [][]string{nil}, requests)
+	}
+	for _, table := range tables {
 		for _, line := range table {
 			fmt.Fprintln(out, strings.Join(line, "\t"))
 		}
@@ -113,7 +117,10 @@ func (r Result) Text(w io.Writer) error {
 // Markdown writes the tables for a document.
 func (r Result) Markdown(w io.Writer) error {
 	var out strings.Builder
-	for _, table := range [][][]string{r.table(), r.requests()} {
+	for n, table := range [][][]string{r.table(), r.requests()} {
+		if n > 0 && len(table) == 1 {
+			continue // none was counted
+		}
 		for i, line := range table {
 			fmt.Fprintf(&out, "| %s |\n", strings.Join(line, " | "))
 			if i == 0 {
