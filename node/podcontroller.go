@@ -218,7 +218,7 @@ func (pc *PodController) Start(ctx context.Context, podSyncWorkers int) (wait fu
 	return pc.lifecycle.Start(ctx, podSyncWorkers)
 }
 
-// Begun reports whether the provider may be asked, in whatever way: NotifyPods, which comes before any other method, has
+// Begun reports whether the provider may be asked, by any method: NotifyPods, which comes before any other method, has
 // returned. The pods need not be known yet, nor listed by the provider, which may take long: see Ready.
 func (pc *PodController) Begun() bool { return pc.lifecycle.Begun() }
 
