@@ -2,6 +2,7 @@ package podengine
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -10,6 +11,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/virtual-kubelet/virtual-kubelet/internal/fakeapi"
 )
 
 // restartsAllOn has a container restart all containers of its pod when it ends with
@@ -59,12 +62,12 @@ func TestRestartAllContainers(t *testing.T) {
 				r.after(7 * time.Second)
 				r.wantState(pod, "Running i=Completed/0#1 s=ready#1 a=ready#1 b=ready#1")
 				r.mu.Lock()
-				if !slices.ContainsFunc(r.notified, func(p *corev1.Pod) bool { return condition(p.Status, corev1.AllContainersRestarting) != nil }) {
+				if !slices.ContainsFunc(r.notified, func(p *corev1.Pod) bool { return isTrue(p.Status, corev1.AllContainersRestarting) }) {
 					t.Error("no status reported that all containers are restarting")
 				}
 				r.mu.Unlock()
-				if c := condition(r.status(pod), corev1.AllContainersRestarting); c != nil {
-					t.Errorf("the condition is %v", c)
+				if c := condition(r.status(pod), corev1.AllContainersRestarting); c == nil || c.Status != corev1.ConditionFalse {
+					t.Errorf("after the restart the condition is %v", c)
 				}
 				if last := r.status(pod).ContainerStatuses[0].LastTerminationState.Terminated; last == nil || last.ExitCode != 42 {
 					t.Errorf("the last state is %v", last)
@@ -135,6 +138,44 @@ func condition(s corev1.PodStatus, kind corev1.PodConditionType) *corev1.PodCond
 		}
 	}
 	return nil
+}
+
+func isTrue(s corev1.PodStatus, kind corev1.PodConditionType) bool {
+	c := condition(s, kind)
+	return c != nil && c.Status == corev1.ConditionTrue
+}
+
+// The API says that all containers of a pod are restarting only for as long as they are.
+func TestRestartOfAllContainersInTheAPI(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		r.runtime.plans["a"] = plan{runs: 10 * time.Second, code: 42}
+		api := fakeapi.New(t)
+		stop := r.withController(api)
+		defer stop()
+		pod := makePod("a b", never, restartsAllOn(42))
+		pod.Namespace, pod.Spec.NodeName = "default", "vk"
+		api.AddPod(pod)
+		is := func(when string, want bool) {
+			t.Helper()
+			if got := api.Pod(pod.Name).Status; isTrue(got, corev1.AllContainersRestarting) != want {
+				t.Errorf("%s the conditions are %v", when, got.Conditions)
+			}
+		}
+		r.after(5 * time.Second)
+		is("before the restart", false)
+		r.runtime.set(func() { r.runtime.plans["a"] = plan{runs: 24 * time.Hour} })
+		r.runtime.intercept(func(ctx context.Context, call string) error {
+			if strings.HasPrefix(call, "CreateContainer") {
+				return errors.New("not now")
+			}
+			return nil
+		})
+		r.after(10 * time.Second)
+		is("while they wait to be started again", true)
+		r.runtime.intercept(nil)
+		r.after(time.Minute)
+		is("after the restart", false)
+	})
 }
 
 // Variables with a fileKeyRef get what a file in a volume says when the container

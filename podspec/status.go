@@ -353,11 +353,8 @@ func conditions(pod *corev1.Pod, s *corev1.PodStatus, o Observation, before *cor
 		ready,
 		{Type: corev1.PodScheduled, Status: corev1.ConditionTrue},
 	}
-	if o.Restarting {
-		own = append(own, corev1.PodCondition{
-			Type: corev1.AllContainersRestarting, Status: corev1.ConditionTrue,
-			Reason: ReasonRestartAllContainersStarted, Message: "container exited with restart policy rule",
-		})
+	if o.Restarting || mayRestartAll(pod) {
+		own = append(own, allRestarting(s, o))
 	}
 	if o.Failure != nil && o.Failure.Disrupted && s.Phase == corev1.PodFailed {
 		own = append(own, corev1.PodCondition{
@@ -382,6 +379,35 @@ func conditions(pod *corev1.Pod, s *corev1.PodStatus, o Observation, before *cor
 		}
 	}
 	return own
+}
+
+// mayRestartAll reports whether a container has a rule by which all are started again.
+func mayRestartAll(pod *corev1.Pod) bool {
+	for _, containers := range [...][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
+		for i := range containers {
+			for _, rule := range containers[i].RestartPolicyRules {
+				if rule.Action == corev1.ContainerRestartRuleActionRestartAllContainers {
+					return true
+				}
+			}
+		}
+	}
+	return false
+}
+
+// allRestarting is False again once the containers run: the API keeps what is left out.
+func allRestarting(s *corev1.PodStatus, o Observation) corev1.PodCondition {
+	c := corev1.PodCondition{Type: corev1.AllContainersRestarting, Status: corev1.ConditionFalse}
+	switch {
+	case s.Phase == corev1.PodSucceeded:
+		c.Reason = ReasonPodCompleted
+	case s.Phase == corev1.PodFailed:
+		c.Reason = ReasonPodFailed
+	case o.Restarting:
+		c.Status = corev1.ConditionTrue
+		c.Reason, c.Message = ReasonRestartAllContainersStarted, "container exited with restart policy rule"
+	}
+	return c
 }
 
 // resizeConditions are there as long as what they describe.

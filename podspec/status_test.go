@@ -170,6 +170,50 @@ func TestConditionsKeepTheirTimes(t *testing.T) {
 	}
 }
 
+// The status of a pod that has a rule by which all its containers are started again says whether
+// they are (KEP-5532). Those of others have no such condition.
+func TestAllContainersRestarting(t *testing.T) {
+	for _, tc := range []struct {
+		rule       corev1.ContainerRestartRuleAction
+		state      string
+		restarting bool
+		want       string
+	}{
+		{"", "a=ready", false, ""},
+		{corev1.ContainerRestartRuleActionRestart, "a=ready", false, ""},
+		{corev1.ContainerRestartRuleActionRestartAllContainers, "-", false, "False "},
+		{corev1.ContainerRestartRuleActionRestartAllContainers, "a=ready", false, "False "},
+		{corev1.ContainerRestartRuleActionRestartAllContainers, "a=exited/42", true, "True RestartAllContainersStarted"},
+		{corev1.ContainerRestartRuleActionRestartAllContainers, "a=exited/0 ended", false, "False PodCompleted"},
+		{corev1.ContainerRestartRuleActionRestartAllContainers, "a=exited/1 ended", true, "False PodFailed"},
+	} {
+		for _, kind := range []string{"a", "init:a"} {
+			pod, o := parseStatusCase(t, kind+" b policy=Never", tc.state)
+			if o.Ended {
+				o.Statuses["b"] = parseContainerStatus(t, pod, "b", "exited/0")
+			}
+			o.Restarting = tc.restarting
+			c := &pod.Spec.Containers[0]
+			if kind != "a" {
+				c = &pod.Spec.InitContainers[0]
+			}
+			if tc.rule != "" {
+				c.RestartPolicyRules = []corev1.ContainerRestartRule{{Action: tc.rule, ExitCodes: &corev1.ContainerRestartRuleOnExitCodes{
+					Operator: corev1.ContainerRestartRuleOnExitCodesOpIn, Values: []int32{42},
+				}}}
+			}
+			s := Status(pod, o, nil, statusNow)
+			got := ""
+			if found := find(s.Conditions, corev1.AllContainersRestarting); found != nil {
+				got = string(found.Status) + " " + found.Reason
+			}
+			if got != tc.want {
+				t.Errorf("%s of %s: the condition is %q, want %q", tc.state, kind, got, tc.want)
+			}
+		}
+	}
+}
+
 // A container whose policy, or a rule of it, differs from the pod's goes by its
 // own (KEP-5307).
 func TestShouldRestart(t *testing.T) {

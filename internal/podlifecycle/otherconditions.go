@@ -16,6 +16,7 @@ var kubeletConditions = map[corev1.PodConditionType]bool{
 	corev1.PodReady:                  true,
 	corev1.PodResizePending:          true,
 	corev1.PodResizeInProgress:       true,
+	corev1.AllContainersRestarting:   true,
 }
 
 // maxSeen bounds what is remembered of the conditions of others on one pod.

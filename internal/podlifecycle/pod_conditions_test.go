@@ -105,3 +105,21 @@ func TestConditionsThatTheProviderChanges(t *testing.T) {
 		is("overwritten by others", corev1.ConditionTrue)
 	})
 }
+
+// That all containers are restarting no longer is a kubelet's word, also if the process before wrote
+// that they are, at the same time or later by its clock.
+func TestConditionsOfAKubeletAreNoCopies(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		r.start()
+		r.api.AddPod(aPod("web", func(p *corev1.Pod) {
+			p.Status.Conditions = []corev1.PodCondition{{Type: corev1.AllContainersRestarting, Status: corev1.ConditionTrue, LastTransitionTime: metav1.Now()}}
+		}))
+		since := metav1.Now()
+		pass(time.Minute)
+		r.provider.ChangePod("web", func(p *corev1.Pod) {
+			p.Status.Conditions = []corev1.PodCondition{{Type: corev1.AllContainersRestarting, Status: corev1.ConditionFalse, LastTransitionTime: since}}
+		})
+		pass(10 * time.Second)
+		want(t, "status", r.api.Pod("web").Status.Conditions[0].Status, corev1.ConditionFalse)
+	})
+}

@@ -25,7 +25,7 @@ import (
 //     for those of a resize, which only a node has and which go with it (KEP-1287);
 //   - a pod that the provider calls ready is so once its readiness gates are
 //     open, which are conditions that others own (KEP-580);
-//   - a pod that has ended is not ready, nor are its containers;
+//   - a pod that has ended is not ready, nor are its containers, and these are not restarting;
 //   - what only the control plane sets (QoS class, nominated node, resource
 //     claims) stays;
 //   - addresses appear in the singular and the plural field alike.
@@ -88,10 +88,10 @@ func applyGates(pod *corev1.Pod, reported []corev1.PodCondition) []corev1.PodCon
 	return reported
 }
 
-// unready returns the reported conditions of a pod that has ended, of which those that make a pod ready
-// are False, also where only the current ones have them.
+// unready returns the reported conditions of a pod that has ended, of which those that make a pod ready,
+// and that its containers are restarting, are False, also where only the current ones have them.
 func unready(current, reported []corev1.PodCondition, phase corev1.PodPhase) []corev1.PodCondition {
-	for _, kind := range []corev1.PodConditionType{corev1.ContainersReady, corev1.PodReady} {
+	for _, kind := range []corev1.PodConditionType{corev1.ContainersReady, corev1.PodReady, corev1.AllContainersRestarting} {
 		of := func(c corev1.PodCondition) bool { return c.Type == kind && c.Status != corev1.ConditionFalse }
 		i := slices.IndexFunc(reported, func(c corev1.PodCondition) bool { return c.Type == kind })
 		switch {

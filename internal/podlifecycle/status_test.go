@@ -63,6 +63,21 @@ func TestEndedPodIsNotReady(t *testing.T) {
 	}
 }
 
+// The containers of a pod that has ended are not restarting, regardless of who ended it.
+func TestEndedPodIsNotRestarting(t *testing.T) {
+	restarting := corev1.PodCondition{Type: corev1.AllContainersRestarting, Status: corev1.ConditionTrue, LastTransitionTime: at(-60)}
+	pod := &corev1.Pod{Status: corev1.PodStatus{Phase: corev1.PodRunning, Conditions: []corev1.PodCondition{restarting}}}
+	for name, reported := range map[string]*corev1.PodStatus{
+		"reported without": {Phase: corev1.PodFailed},
+		"reported with":    {Phase: corev1.PodFailed, Conditions: []corev1.PodCondition{restarting}},
+		"lost":             lost(pod, nil, epoch),
+		"killed":           killed(pod, nil, epoch),
+	} {
+		c := mergeStatus(pod, reported, 0, nil, epoch).Conditions[0]
+		want(t, name, []string{string(c.Type), string(c.Status), c.Reason}, []string{"AllContainersRestarting", "False", "PodFailed"})
+	}
+}
+
 func TestTerminalStatusStaysWhole(t *testing.T) {
 	current := corev1.PodStatus{Phase: corev1.PodFailed, Reason: "Evicted", Message: "too much", PodIP: "10.0.0.1"}
 	want(t, "status", merged(current, corev1.PodStatus{Phase: corev1.PodRunning, PodIP: "10.0.0.2"}, 3), current)
