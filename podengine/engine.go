@@ -21,6 +21,7 @@ import (
 	"k8s.io/cri-streaming/pkg/streaming"
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
+	"github.com/virtual-kubelet/virtual-kubelet/internal/podstatus"
 	"github.com/virtual-kubelet/virtual-kubelet/log"
 	"github.com/virtual-kubelet/virtual-kubelet/node"
 	"github.com/virtual-kubelet/virtual-kubelet/podengine/convert"
@@ -462,12 +463,13 @@ func (e *Engine) nudge(uid types.UID) {
 	}
 }
 
-// podIPs are the addresses of a pod in its sandbox.
+// podIPs are the addresses of a pod in its sandbox, as its status has them.
 func (e *Engine) podIPs(pod *corev1.Pod, box *sandbox) []string {
+	hosts := e.cfg.HostIPs()
 	if pod.Spec.HostNetwork {
-		return e.cfg.HostIPs()
+		return hosts
 	}
-	return box.ips
+	return podstatus.SortAddresses(box.ips, hosts)
 }
 
 var (

@@ -48,6 +48,8 @@ type fakeRuntime struct {
 	features *runtimeapi.RuntimeHandlerFeatures
 	// strictGroups is whether it knows supplementalGroupsPolicy: Strict.
 	strictGroups bool
+	// moreIPs are the addresses of sandboxes after 10.0.0.1.
+	moreIPs []string
 	// image is that of sandboxes, in the runtime's configuration.
 	image string
 	// skew is how far the runtime's clock is ahead of the engine's.
@@ -180,9 +182,11 @@ func (f *fakeRuntime) PodSandboxStatus(ctx context.Context, id string, _ bool) (
 	if err := f.call(ctx, "PodSandboxStatus"); err != nil {
 		return nil, err
 	}
-	return &runtimeapi.PodSandboxStatusResponse{Status: &runtimeapi.PodSandboxStatus{
-		Id: id, Network: &runtimeapi.PodSandboxNetworkStatus{Ip: "10.0.0.1"},
-	}}, nil
+	network := &runtimeapi.PodSandboxNetworkStatus{Ip: "10.0.0.1"}
+	for _, ip := range f.moreIPs {
+		network.AdditionalIps = append(network.AdditionalIps, &runtimeapi.PodIP{Ip: ip})
+	}
+	return &runtimeapi.PodSandboxStatusResponse{Status: &runtimeapi.PodSandboxStatus{Id: id, Network: network}}, nil
 }
 
 func (f *fakeRuntime) UpdatePodSandboxResources(context.Context, *runtimeapi.UpdatePodSandboxResourcesRequest) (*runtimeapi.UpdatePodSandboxResourcesResponse, error) {

@@ -301,3 +301,26 @@ func TestUserInStatus(t *testing.T) {
 		}
 	})
 }
+
+// Of the addresses that the runtime reports, a pod and its /etc/hosts have one of each family, that of
+// the node's first one first.
+func TestAddressesOfPods(t *testing.T) {
+	inBubbleWith(t, func(r *rig) {
+		r.cfg.HostIPs = func() []string { return []string{"fd00::9", "192.0.2.1"} }
+		r.runtime.moreIPs = []string{"10.0.0.2", "fd00::1", "fd00::2"}
+	}, func(r *rig) {
+		pod := makePod("a")
+		r.create(pod)
+		r.after(3 * time.Second)
+		if got := r.status(pod).PodIPs; !slices.Equal(got, []corev1.PodIP{{IP: "fd00::1"}, {IP: "10.0.0.1"}}) {
+			t.Errorf("the status has %v", got)
+		}
+		hosts, err := os.ReadFile(filepath.Join(r.podDir(pod.UID), "etc-hosts"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.HasSuffix(string(hosts), "\nfd00::1\tp\n10.0.0.1\tp\n") {
+			t.Errorf("/etc/hosts is\n%s", hosts)
+		}
+	})
+}

@@ -238,8 +238,8 @@ type Unit struct {
 	Created, Ended time.Time
 	// Failure is why the service ended it, if its containers do not show that.
 	Failure *podspec.Failure
-	// IPs are its addresses, HostIPs those of the machine, the primary one first. HostIPs
-	// default to the node's.
+	// IPs are its addresses, HostIPs those of the machine, the primary one first: see
+	// podspec.Observation. HostIPs default to the node's.
 	IPs, HostIPs []string
 	// Containers are those of all kinds that the service reports on, in any order.
 	Containers []Container

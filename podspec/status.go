@@ -37,7 +37,8 @@ type Observation struct {
 
 	// Networked reports whether the pod has its sandbox and its addresses.
 	Networked bool
-	// PodIPs and HostIPs are the addresses, the primary one first.
+	// PodIPs and HostIPs are the addresses, the primary one first. The status has the first one
+	// of each family; of the pod's, that of the host's primary family comes first.
 	PodIPs, HostIPs []string
 
 	// StartTime is when the node took the pod.
@@ -102,8 +103,8 @@ func Status(pod *corev1.Pod, o Observation, before *corev1.PodStatus, now metav1
 	if o.StartTime.IsZero() {
 		s.StartTime = nil
 	}
-	s.HostIPs, s.HostIP = ips(o.HostIPs, func(ip string) corev1.HostIP { return corev1.HostIP{IP: ip} })
-	s.PodIPs, s.PodIP = ips(o.PodIPs, func(ip string) corev1.PodIP { return corev1.PodIP{IP: ip} })
+	s.HostIPs, s.HostIP = ips(podstatus.SortAddresses(o.HostIPs, nil), func(ip string) corev1.HostIP { return corev1.HostIP{IP: ip} })
+	s.PodIPs, s.PodIP = ips(podstatus.SortAddresses(o.PodIPs, o.HostIPs), func(ip string) corev1.PodIP { return corev1.PodIP{IP: ip} })
 	s.Phase = phase(pod, &s, o.Ended)
 	if o.Failure != nil && (o.Ended || s.Phase == corev1.PodFailed) {
 		s.Phase = corev1.PodFailed

@@ -3,6 +3,7 @@ package podspec
 import (
 	"bufio"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -211,6 +212,21 @@ func TestAllContainersRestarting(t *testing.T) {
 				t.Errorf("%s of %s: the condition is %q, want %q", tc.state, kind, got, tc.want)
 			}
 		}
+	}
+}
+
+// As in a kubelet there is one address of each family, that of the node's first one first: the API
+// refuses more, and with them each later status.
+func TestAddresses(t *testing.T) {
+	pod, o := parseStatusCase(t, "a", "a=ready")
+	o.PodIPs = []string{"10.0.0.1", "10.0.0.2", "fd00::1", "fd00::2"}
+	o.HostIPs = []string{"fd00::9", "fd00::8", "192.0.2.1"}
+	s := Status(pod, o, nil, statusNow)
+	if want := []corev1.PodIP{{IP: "fd00::1"}, {IP: "10.0.0.1"}}; s.PodIP != "fd00::1" || !slices.Equal(s.PodIPs, want) {
+		t.Errorf("the pod's addresses are %q and %v", s.PodIP, s.PodIPs)
+	}
+	if want := []corev1.HostIP{{IP: "fd00::9"}, {IP: "192.0.2.1"}}; s.HostIP != "fd00::9" || !slices.Equal(s.HostIPs, want) {
+		t.Errorf("the host's addresses are %q and %v", s.HostIP, s.HostIPs)
 	}
 }
 

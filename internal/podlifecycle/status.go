@@ -28,7 +28,7 @@ import (
 //   - a pod that has ended is not ready, nor are its containers, and these are not restarting;
 //   - what only the control plane sets (QoS class, nominated node, resource
 //     claims) stays;
-//   - addresses appear in the singular and the plural field alike.
+//   - addresses appear in the singular and the plural field alike, one of each family.
 func mergeStatus(pod *corev1.Pod, reported *corev1.PodStatus, observedGeneration int64, hostIPs []string, now time.Time) corev1.PodStatus {
 	current := &pod.Status
 	if isTerminal(current.Phase) && reported.Phase != current.Phase {
@@ -200,6 +200,8 @@ func mergeAddresses(next, current *corev1.PodStatus, hostIPs []string) {
 	if next.PodIP != "" && (len(next.PodIPs) == 0 || next.PodIPs[0].IP != next.PodIP) {
 		next.PodIPs = []corev1.PodIP{{IP: next.PodIP}}
 	}
+	next.HostIPs = podstatus.OnePerFamily(next.HostIPs, func(h corev1.HostIP) string { return h.IP })
+	next.PodIPs = podstatus.OnePerFamily(next.PodIPs, func(p corev1.PodIP) string { return p.IP })
 }
 
 // failedCreate is the status of a pod that the provider could not create. An error that

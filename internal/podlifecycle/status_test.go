@@ -210,18 +210,24 @@ func TestMergeAddresses(t *testing.T) {
 		host                    []string
 	}{
 		"nothing known": {},
-		"singular":      {reported: corev1.PodStatus{PodIP: "1", HostIP: "9"}, want: corev1.PodStatus{PodIP: "1", PodIPs: ips("1"), HostIP: "9", HostIPs: hosts("9")}},
-		"plural":        {reported: corev1.PodStatus{PodIPs: ips("1", "2"), HostIPs: hosts("9", "8")}, want: corev1.PodStatus{PodIP: "1", PodIPs: ips("1", "2"), HostIP: "9", HostIPs: hosts("9", "8")}},
-		"contradiction": {reported: corev1.PodStatus{PodIP: "3", PodIPs: ips("1", "2")}, want: corev1.PodStatus{PodIP: "3", PodIPs: ips("3")}},
-		"the node's":    {host: []string{"9", "8"}, want: corev1.PodStatus{HostIP: "9", HostIPs: hosts("9", "8")}},
+		"singular":      {reported: corev1.PodStatus{PodIP: "10.0.0.1", HostIP: "192.0.2.9"}, want: corev1.PodStatus{PodIP: "10.0.0.1", PodIPs: ips("10.0.0.1"), HostIP: "192.0.2.9", HostIPs: hosts("192.0.2.9")}},
+		"plural":        {reported: corev1.PodStatus{PodIPs: ips("10.0.0.1", "fd00::1"), HostIPs: hosts("192.0.2.9", "fd00::8")}, want: corev1.PodStatus{PodIP: "10.0.0.1", PodIPs: ips("10.0.0.1", "fd00::1"), HostIP: "192.0.2.9", HostIPs: hosts("192.0.2.9", "fd00::8")}},
+		"contradiction": {reported: corev1.PodStatus{PodIP: "10.0.0.3", PodIPs: ips("10.0.0.1", "fd00::1")}, want: corev1.PodStatus{PodIP: "10.0.0.3", PodIPs: ips("10.0.0.3")}},
+		"the node's":    {host: []string{"192.0.2.9", "fd00::8"}, want: corev1.PodStatus{HostIP: "192.0.2.9", HostIPs: hosts("192.0.2.9", "fd00::8")}},
+		// The API refuses more than one address of a family.
+		"several of a family": {
+			reported: corev1.PodStatus{PodIPs: ips("10.0.0.1", "10.0.0.2", "fd00::1", "fd00::2"), HostIPs: hosts("192.0.2.9", "192.0.2.8")},
+			want:     corev1.PodStatus{PodIP: "10.0.0.1", PodIPs: ips("10.0.0.1", "fd00::1"), HostIP: "192.0.2.9", HostIPs: hosts("192.0.2.9")},
+		},
+		"the node's, several of a family": {host: []string{"192.0.2.9", "192.0.2.8"}, want: corev1.PodStatus{HostIP: "192.0.2.9", HostIPs: hosts("192.0.2.9")}},
 		"the provider's before the node's": {
-			host: []string{"9"}, reported: corev1.PodStatus{HostIP: "7"}, want: corev1.PodStatus{HostIP: "7", HostIPs: hosts("7")},
+			host: []string{"192.0.2.9"}, reported: corev1.PodStatus{HostIP: "192.0.2.7"}, want: corev1.PodStatus{HostIP: "192.0.2.7", HostIPs: hosts("192.0.2.7")},
 		},
 		"the host does not change": {
-			host: []string{"9"}, current: corev1.PodStatus{HostIP: "7", HostIPs: hosts("7", "6")}, want: corev1.PodStatus{HostIP: "7", HostIPs: hosts("7", "6")},
+			host: []string{"192.0.2.9"}, current: corev1.PodStatus{HostIP: "192.0.2.7", HostIPs: hosts("192.0.2.7", "fd00::6")}, want: corev1.PodStatus{HostIP: "192.0.2.7", HostIPs: hosts("192.0.2.7", "fd00::6")},
 		},
 		"a new pod address": {
-			current: corev1.PodStatus{PodIP: "1", PodIPs: ips("1")}, reported: corev1.PodStatus{PodIP: "2"}, want: corev1.PodStatus{PodIP: "2", PodIPs: ips("2")},
+			current: corev1.PodStatus{PodIP: "10.0.0.1", PodIPs: ips("10.0.0.1")}, reported: corev1.PodStatus{PodIP: "10.0.0.2"}, want: corev1.PodStatus{PodIP: "10.0.0.2", PodIPs: ips("10.0.0.2")},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
