@@ -381,21 +381,25 @@ func (w *worker) containerConfig(ctx context.Context, pod *corev1.Pod, seen *run
 		UserNamespace: users,
 	}
 	if k == ephemeralKind {
-		options.TargetID = targetOf(pod, seen, c.Name)
+		if options.TargetID, err = targetOf(pod, seen, c.Name); err != nil {
+			return nil, err
+		}
 	}
 	return w.engine.cfg.Node.Container(pod, resolved, options)
 }
 
-// targetOf is the container whose processes an ephemeral container sees.
-func targetOf(pod *corev1.Pod, seen *runtimeView, name string) string {
+// targetOf is the container whose processes an ephemeral container sees, if it is to see those of one.
+// That has to be there: the ephemeral container is never started again to see them.
+func targetOf(pod *corev1.Pod, seen *runtimeView, name string) (string, error) {
 	for i := range pod.Spec.EphemeralContainers {
 		if c := &pod.Spec.EphemeralContainers[i]; c.Name == name && c.TargetContainerName != "" {
 			if target := seen.newest(c.TargetContainerName); target != nil {
-				return target.id
+				return target.id, nil
 			}
+			return "", fmt.Errorf("unable to find target container %s", c.TargetContainerName)
 		}
 	}
-	return ""
+	return "", nil
 }
 
 // environment resolves the environment of a container, and what refers to it.

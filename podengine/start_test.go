@@ -275,6 +275,30 @@ func TestEphemeralContainers(t *testing.T) {
 	})
 }
 
+// An ephemeral container waits for the container that it is to see the processes of.
+func TestEphemeralContainersWaitForTheirTarget(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		r.runtime.plans["i"] = plan{runs: time.Minute}
+		pod := makePod("i a")
+		r.create(pod)
+		pod = pod.DeepCopy()
+		pod.Spec.EphemeralContainers = []corev1.EphemeralContainer{{
+			EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: "debug", Image: "debug:1"}, TargetContainerName: "a",
+		}}
+		r.update(pod)
+		r.after(30 * time.Second)
+		r.wantState(pod, "Pending i=running a=PodInitializing debug=CreateContainerConfigError")
+		if n := r.events.count("Warning Failed {debug}: Error: unable to find target container a"); n != 1 {
+			t.Errorf("events are %q", r.events.drain())
+		}
+		r.after(time.Minute)
+		r.wantState(pod, "Running i=Completed/0 a=ready debug=running")
+		if id := r.runtime.newest("debug").config.Linux.SecurityContext.NamespaceOptions.TargetId; id != r.runtime.newest("a").Id {
+			t.Errorf("the target is %q", id)
+		}
+	})
+}
+
 // An ephemeral container may mount what no container of the pod has mounted so far.
 func TestEphemeralContainersMountVolumes(t *testing.T) {
 	inBubble(t, func(r *rig) {
