@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"time"
 
+	"google.golang.org/grpc/status"
 	corev1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
@@ -39,13 +40,14 @@ type startError struct {
 
 func (e *startError) Error() string { return e.message }
 
-// startFailed is an error of a step of the start; one that has a reason keeps it.
+// startFailed is an error of a step of the start; one that has a reason keeps it. Of one of the runtime
+// the message is what the runtime says.
 func startFailed(reason string, err error) error {
 	var known *startError
 	if err == nil || errors.As(err, &known) {
 		return err
 	}
-	return &startError{reason: reason, message: err.Error()}
+	return &startError{reason: reason, message: status.Convert(err).Message()}
 }
 
 // makeSandbox makes a sandbox for the pod, and the volumes before it.
@@ -278,10 +280,10 @@ func (w *worker) launchCreated(ctx context.Context, pod *corev1.Pod, seen *runti
 		return w.launched(ctx, pod, seen, c, inc)
 	}
 	response, unknown := w.engine.cfg.Runtime.ContainerStatus(ctx, a.id, false)
-	switch status := response.GetStatus(); {
-	case unknown == nil && status.GetStartedAt() != 0:
+	switch shown := response.GetStatus(); {
+	case unknown == nil && shown.GetStartedAt() != 0:
 		return w.launched(ctx, pod, seen, c, inc)
-	case unknown == nil && status.GetState() == runtimeapi.ContainerState_CONTAINER_EXITED:
+	case unknown == nil && shown.GetState() == runtimeapi.ContainerState_CONTAINER_EXITED:
 		err = startFailed(reasonRun, err)
 		w.containerFailed(pod, a.container, err)
 	default:

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/ptr"
 )
@@ -297,6 +299,30 @@ func TestEphemeralContainersWaitForTheirTarget(t *testing.T) {
 			t.Errorf("the target is %q", id)
 		}
 	})
+}
+
+// What the runtime says of a container that it cannot make or start is reported without what gRPC adds.
+func TestStartErrorsOfTheRuntime(t *testing.T) {
+	for call, reason := range map[string]string{"CreateContainer a": "CreateContainerError", "StartContainer a": "RunContainerError"} {
+		t.Run(call, func(t *testing.T) {
+			inBubble(t, func(r *rig) {
+				r.runtime.intercept(func(_ context.Context, did string) error {
+					if did == call {
+						return status.Error(codes.Unknown, "no such user")
+					}
+					return nil
+				})
+				pod := makePod("a")
+				r.create(pod)
+				if w := r.status(pod).ContainerStatuses[0].State.Waiting; w == nil || w.Reason != reason || w.Message != "no such user" {
+					t.Errorf("the container waits for %v", w)
+				}
+				if events := r.events.drain(); !slices.Contains(events, "Warning Failed {a}: Error: no such user") {
+					t.Errorf("events are %q", events)
+				}
+			})
+		})
+	}
 }
 
 // An ephemeral container may mount what no container of the pod has mounted so far.
