@@ -19,6 +19,7 @@ const (
 	eventPreStopFailed    = "FailedPreStopHook"
 	eventBackOff          = "BackOff"
 	eventKilling          = "Killing"
+	eventKillFailed       = "FailedKillPod"
 	eventDeadlineExceeded = "DeadlineExceeded"
 	eventResizeCompleted  = "ResizeCompleted"
 	eventResizeError      = "ResizeError"

@@ -492,3 +492,35 @@ func TestSidecarsWaitForWhatCannotBeStopped(t *testing.T) {
 		r.wantGone(pod)
 	})
 }
+
+// A pod that is to end and that the runtime cannot stop is warned of, once as long as that holds; not
+// one whose end was only hastened.
+func TestPodsThatCannotBeStopped(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		pod := makePod("a")
+		r.create(pod)
+		r.events.drain()
+		r.runtime.intercept(func(ctx context.Context, call string) error {
+			if strings.HasPrefix(call, "StopContainer") {
+				return forever(ctx)
+			}
+			return nil
+		})
+		r.delete(pod, 60)
+		r.runtime.intercept(func(_ context.Context, call string) error {
+			if strings.HasPrefix(call, "StopContainer") {
+				return errors.New("not now")
+			}
+			return nil
+		})
+		r.delete(pod, 30)
+		r.after(time.Minute)
+		r.wantEvents(
+			"Normal Killing {a}: Stopping container a",
+			"Warning FailedKillPod: error killing pod: cannot stop container a: not now",
+		)
+		r.runtime.intercept(nil)
+		r.after(11 * time.Second)
+		r.wantGone(pod)
+	})
+}

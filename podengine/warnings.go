@@ -1,6 +1,7 @@
 package podengine
 
 import (
+	"context"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -44,4 +45,12 @@ func (w *worker) check(pod *corev1.Pod, about, reason, prefix string, err error)
 	w.mu.Lock()
 	delete(w.warned, warning{about, reason})
 	w.mu.Unlock()
+}
+
+// checkStop warns of a pod that is to end and could not be stopped, unless that was given up.
+func (w *worker) checkStop(ctx context.Context, pod *corev1.Pod, s *stop, err error) error {
+	if s != nil && ctx.Err() == nil {
+		w.check(pod, "", eventKillFailed, "error killing pod: ", err)
+	}
+	return err
 }
