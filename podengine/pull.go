@@ -31,7 +31,8 @@ func (w *worker) ensure(ctx context.Context, r image.Request, box *sandbox) (_ p
 	annotate(span, attributeImage, r.Image)
 	defer endSpan(span, &err)
 	r.RuntimeHandler = box.handler // and not the class's: a container starts again while the API server is away
-	got, err := w.engine.puller.Ensure(ctx, r)
+	var got image.Image
+	w.whileRefreshing(ctx, func() { got, err = w.engine.puller.Ensure(ctx, r) })
 	if err == nil {
 		return pulled{got.Ref, got.Status}, nil
 	}

@@ -346,7 +346,8 @@ func (w *worker) afterStart(ctx context.Context, pod *corev1.Pod, seen *runtimeV
 	if c.Lifecycle == nil || c.Lifecycle.PostStart == nil {
 		return nil
 	}
-	failed := w.engine.runHook(ctx, pod, seen, c, inc, c.Lifecycle.PostStart)
+	var failed error
+	w.whileRefreshing(ctx, func() { failed = w.engine.runHook(ctx, pod, seen, c, inc, c.Lifecycle.PostStart) })
 	if failed == nil || ctx.Err() != nil {
 		return nil
 	}
