@@ -21,6 +21,7 @@ const (
 	eventKilling          = "Killing"
 	eventKillFailed       = "FailedKillPod"
 	eventDeadlineExceeded = "DeadlineExceeded"
+	eventResizeStarted    = "ResizeStarted"
 	eventResizeCompleted  = "ResizeCompleted"
 	eventResizeError      = "ResizeError"
 	eventResizePrefix     = "Resize" // with the reason why the resize is pending

@@ -92,7 +92,6 @@ func (w *worker) resizeContainer(ctx context.Context, pod *corev1.Pod, seen *run
 		return err
 	}
 	w.applied[a.id] = resourcesOf(c)
-	w.engine.containerEvent(pod, a.container, corev1.EventTypeNormal, eventResizeCompleted, "Container resources were changed to "+w.applied[a.id])
 	w.resizeSandbox(ctx, pod, seen)
 	return nil
 }
@@ -171,6 +170,52 @@ func (w *worker) resizeSandbox(ctx context.Context, pod *corev1.Pod, seen *runti
 	if err != nil && status.Code(err) != codes.Unimplemented && ctx.Err() == nil {
 		log.G(ctx).WithError(err).Warn("Cannot tell the runtime of the pod's new resources")
 	}
+}
+
+// recordResize records that a resize has started, or is done, since the status was made last.
+func (w *worker) recordResize(pod *corev1.Pod, stop *stop, inProgress *podspec.Resize) {
+	w.mu.Lock()
+	var before *corev1.PodCondition
+	if w.status != nil {
+		if i := slices.IndexFunc(w.status.Conditions, func(c corev1.PodCondition) bool { return c.Type == corev1.PodResizeInProgress }); i >= 0 {
+			before = &w.status.Conditions[i]
+		}
+	}
+	w.mu.Unlock()
+	switch {
+	case stop != nil:
+	case before == nil && inProgress != nil:
+		w.engine.cfg.Events.Event(pod, corev1.EventTypeNormal, eventResizeStarted, "Pod resize started: "+resourceSummary(pod, pod.Generation))
+	case before != nil && inProgress == nil:
+		w.engine.cfg.Events.Event(pod, corev1.EventTypeNormal, eventResizeCompleted, "Pod resize completed: "+resourceSummary(pod, before.ObservedGeneration))
+	}
+}
+
+// resourceSummary is what a kubelet's events say of a pod's resources.
+func resourceSummary(pod *corev1.Pod, generation int64) string {
+	type allocation struct {
+		Name      string                      `json:"name"`
+		Resources corev1.ResourceRequirements `json:"resources"`
+	}
+	var summary struct {
+		InitContainers []allocation `json:"initContainers,omitempty"`
+		Containers     []allocation `json:"containers,omitempty"`
+		Generation     int64        `json:"generation"`
+	}
+	for i := range pod.Spec.InitContainers {
+		c := &pod.Spec.InitContainers[i]
+		summary.InitContainers = append(summary.InitContainers, allocation{c.Name, c.Resources})
+	}
+	for i := range pod.Spec.Containers {
+		c := &pod.Spec.Containers[i]
+		summary.Containers = append(summary.Containers, allocation{c.Name, c.Resources})
+	}
+	summary.Generation = generation
+	text, err := json.Marshal(summary)
+	if err != nil { // quantities are always text
+		return err.Error()
+	}
+	return string(text)
 }
 
 // setResources says what a container runs with, or would if it ran, and what the node has

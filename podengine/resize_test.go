@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -77,6 +78,94 @@ func TestResize(t *testing.T) {
 			r.runtime.intercept(nil)
 			r.after(lastRetry)
 			r.wantResize(bigger)
+		})
+	})
+}
+
+// The events of a resize are the pod's: one when it has started, and one when all containers run with
+// what they were given, or will when they run again.
+func TestEventsOfAResize(t *testing.T) {
+	asks := func(amount string, generation int64, changes ...func(*corev1.Pod)) *corev1.Pod {
+		return makePod("s a b", append(changes, func(p *corev1.Pod) {
+			p.Generation = generation
+			for i := range p.Spec.Containers {
+				p.Spec.Containers[i].Resources.Requests = cpu(amount)
+			}
+		})...)
+	}
+	const resources = ` resize %s: {"initContainers":[{"name":"s","resources":{}}],"containers":[{"name":"a","resources":{"requests":{"cpu":"2"}}},{"name":"b","resources":{"requests":{"cpu":"2"}}}],"generation":2}`
+	started, completed := fmt.Sprintf("Normal ResizeStarted: Pod"+resources, "started"), fmt.Sprintf("Normal ResizeCompleted: Pod"+resources, "completed")
+	ofResize := func(r *rig) (list []string) {
+		for _, e := range r.events.drain() {
+			if strings.Contains(e, "Resize") {
+				list = append(list, e)
+			}
+		}
+		return list
+	}
+	byRestart := func(p *corev1.Pod) {
+		p.Spec.Containers[0].ResizePolicy = []corev1.ContainerResizePolicy{{ResourceName: corev1.ResourceCPU, RestartPolicy: corev1.RestartContainer}}
+	}
+	for name, changes := range map[string][]func(*corev1.Pod){"in place": nil, "by a restart": {byRestart}} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(r *rig) {
+				r.create(asks("1", 1, changes...))
+				r.events.drain()
+				r.update(asks("2", 2, changes...))
+				r.after(resync)
+				if got := ofResize(r); !slices.Equal(got, []string{started, completed}) {
+					t.Errorf("events are %q", got)
+				}
+			})
+		})
+	}
+	for name, restarts := range map[string]bool{"that fails for a while": false, "of which a part is done by the next process": true} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(r *rig) {
+				r.create(asks("1", 1))
+				r.events.drain()
+				r.runtime.intercept(func(_ context.Context, call string) error {
+					if call == "UpdateContainerResources b" {
+						return errors.New("not now")
+					}
+					return nil
+				})
+				r.update(asks("2", 2))
+				r.after(time.Minute)
+				if got := ofResize(r); !slices.Equal(got, []string{started, "Warning ResizeError {b}: cannot resize container b: not now"}) {
+					t.Errorf("events are %q", got)
+				}
+				if restarts {
+					r.end()
+				}
+				r.runtime.intercept(nil)
+				if restarts {
+					r.begin()
+				}
+				r.after(lastRetry)
+				if got := ofResize(r); !slices.Equal(got, []string{completed}) {
+					t.Errorf("once it is done, events are %q", got)
+				}
+			})
+		})
+	}
+	t.Run("of a pod that ends", func(t *testing.T) {
+		inBubble(t, func(r *rig) {
+			r.create(asks("1", 1))
+			r.events.drain()
+			r.runtime.intercept(func(_ context.Context, call string) error {
+				if call == "UpdateContainerResources b" {
+					return errors.New("not now")
+				}
+				return nil
+			})
+			bigger := asks("2", 2)
+			r.update(bigger)
+			r.delete(bigger, 0)
+			r.after(10 * time.Second)
+			if got := ofResize(r); slices.Contains(got, completed) {
+				t.Errorf("events are %q", got)
+			}
 		})
 	})
 }

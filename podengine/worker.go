@@ -491,6 +491,7 @@ func (w *worker) publish(ctx context.Context, pod *corev1.Pod, stop *stop, seen 
 	}
 	if !ended {
 		o.ResizePending, o.ResizeInProgress = w.resizes(pod, seen)
+		w.recordResize(pod, stop, o.ResizeInProgress)
 	}
 	if stop != nil {
 		o.Failure = stop.failure
