@@ -95,7 +95,7 @@ var allowed = map[string][]string{
 	"examples":                                 {"errdefs", "log", "trace", "node", "podspec"},
 	"bench":                                    {"bench", "node", "internal/daemon", "test"},
 	"cmd":                                      {"errdefs", "log", "trace", "node", "podengine", "internal/buildinfo", "internal/config", "internal/kubeconfig", "internal/listen", "internal/nodeaddress", "internal/nodecheck", "internal/nodemarks", "internal/periodic", "internal/statuspage", "providers"},
-	"bench/soak":                               {"bench", "internal/daemon", "internal/fault", "test"},
+	"bench/soak":                               {"bench", "internal/daemon", "internal/fault", "internal/periodic", "test"},
 
 	"cmd/virtual-kubelet/internal/doctor":     {"node", "internal/nodemarks", "internal/shard"},
 	"cmd/virtual-kubelet/internal/deregister": {"node", "internal/nodemarks", "internal/shard", "cmd/virtual-kubelet/internal/doctor"},

@@ -13,6 +13,7 @@ import (
 
 	"github.com/virtual-kubelet/virtual-kubelet/bench/internal/report"
 	"github.com/virtual-kubelet/virtual-kubelet/internal/fault"
+	"github.com/virtual-kubelet/virtual-kubelet/internal/periodic"
 )
 
 // soak is a soak that goes on.
@@ -145,9 +146,9 @@ func (s *soak) measure(ctx context.Context) (sample report.Sample, err error) {
 // round has faults and then none, and looks.
 func (s *soak) round(ctx context.Context) error {
 	s.each(func(c *cluster) { c.way.Break(s.plan) })
-	err := sleep(ctx, s.every*2/3)
+	err := periodic.Sleep(ctx, s.every*2/3)
 	s.each(func(c *cluster) { c.way.Calm() })
-	if err := errors.Join(err, sleep(ctx, s.every/3)); err != nil {
+	if err := errors.Join(err, periodic.Sleep(ctx, s.every/3)); err != nil {
 		return err
 	}
 	return s.look(ctx)
@@ -237,13 +238,4 @@ func cause(ctx context.Context, err error) error {
 		return context.Cause(ctx)
 	}
 	return err
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	select {
-	case <-time.After(d):
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }
