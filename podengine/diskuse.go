@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"maps"
 	"path/filepath"
 	"sync"
 	"time"
@@ -11,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/virtual-kubelet/virtual-kubelet/internal/filetree"
 	"github.com/virtual-kubelet/virtual-kubelet/internal/periodic"
 	"github.com/virtual-kubelet/virtual-kubelet/log"
 	"github.com/virtual-kubelet/virtual-kubelet/podspec/volume"
@@ -27,6 +29,9 @@ const (
 	// measureWait is for how long evictions wait for what pods use now: what takes longer
 	// counts as it was measured last.
 	measureWait = 2 * time.Second
+	// unmeasuredWait is for how long no pod is evicted for want of storage since that of
+	// another one was never measured: three rounds.
+	unmeasuredWait = 25 * time.Second
 )
 
 // diskUse is what a pod has on the disk of the node, but for the writable layers of its
@@ -44,7 +49,7 @@ type diskUses struct {
 	known map[types.UID]*periodic.Gauge[diskUse]
 }
 
-// get returns what a pod uses, if it was measured.
+// get returns what a pod uses, as far as it is known, and whether it was ever measured.
 func (d *diskUses) get(uid types.UID) (diskUse, bool) {
 	d.mu.Lock()
 	gauge := d.known[uid]
@@ -90,7 +95,7 @@ func (e *Engine) watchDiskUse(ctx context.Context) {
 			pod, _ := w.current()
 			uids[pod.UID] = true
 			if !w.hasEnded() {
-				e.diskUse(ctx, pod, diskUseEvery)
+				periodic.Await(ctx, e.startDiskUse(pod, diskUseEvery))
 			}
 		}
 		e.disk.keep(uids)
@@ -98,25 +103,31 @@ func (e *Engine) watchDiskUse(ctx context.Context) {
 	})
 }
 
-// diskUse returns what a pod has on disk: as it was measured not longer ago than
-// oldest, or now. If that takes longer than ctx, or took long before, it is what was
-// measured last. A goroutine for each pod measures, as in a kubelet: one of very many
-// files holds up no other.
-func (e *Engine) diskUse(ctx context.Context, pod *corev1.Pod, oldest time.Duration) diskUse {
-	return e.disk.of(pod.UID).Get(ctx, oldest, e.running.Go, func(last diskUse) diskUse {
+// startDiskUse has measured what a pod has on disk if that is older than oldest, and did not
+// take long: see periodic.Gauge. A goroutine for each pod measures, as in a kubelet: one of very
+// many files holds up no other.
+func (e *Engine) startDiskUse(pod *corev1.Pod, oldest time.Duration) (busy <-chan struct{}) {
+	return e.disk.of(pod.UID).Start(oldest, e.running.Go, func(last diskUse, soFar func(diskUse)) diskUse {
 		ctx, cancel := context.WithTimeout(e.ctx, measureTimeout)
 		defer cancel()
-		return e.measureDisk(ctx, pod, last)
+		return e.measureDisk(ctx, pod, last, soFar)
 	})
 }
 
-// measureDisk measures what a pod has on disk.
-func (e *Engine) measureDisk(ctx context.Context, pod *corev1.Pod, last diskUse) diskUse {
+// measureDisk measures what a pod has on disk. Of very many files it calls soFar with what was
+// counted of them, where that is more than before: they count before the end.
+func (e *Engine) measureDisk(ctx context.Context, pod *corev1.Pod, last diskUse, soFar func(diskUse)) diskUse {
 	use := diskUse{volumes: map[string]volume.Used{}, logs: map[string]volume.Used{}, other: map[string]volume.Used{}}
+	counting := func(parts, before map[string]volume.Used, name string) context.Context {
+		return filetree.WithSoFar(ctx, func(used filetree.Used) {
+			parts[name] = atLeast(volume.Used(used), before[name])
+			soFar(use.over(last))
+		})
+	}
 	for i := range pod.Spec.Volumes {
 		one := *pod
 		one.Spec.Volumes = pod.Spec.Volumes[i : i+1]
-		used, err := e.volumes.MeasureEmptyDirs(ctx, &one)
+		used, err := e.volumes.MeasureEmptyDirs(counting(use.volumes, last.volumes, one.Spec.Volumes[0].Name), &one)
 		if err != nil {
 			log.G(ctx).WithError(err).Debug("A volume of a pod cannot be measured")
 		}
@@ -125,11 +136,11 @@ func (e *Engine) measureDisk(ctx context.Context, pod *corev1.Pod, last diskUse)
 		}
 	}
 	eachContainer(pod, func(_ kind, c *corev1.Container) {
-		used, err := volume.Measure(ctx, filepath.Join(e.cfg.Node.LogDirectory(pod), c.Name))
+		used, err := volume.Measure(counting(use.logs, last.logs, c.Name), filepath.Join(e.cfg.Node.LogDirectory(pod), c.Name))
 		use.logs[c.Name] = counted(used, last.logs[c.Name], err)
 	})
 	for _, name := range []string{"containers", etcHosts} { // which containers may write
-		used, err := volume.Measure(ctx, filepath.Join(e.podDir(pod.UID), name))
+		used, err := volume.Measure(counting(use.other, last.other, name), filepath.Join(e.podDir(pod.UID), name))
 		use.other[name] = counted(used, last.other[name], err)
 	}
 	use.at = time.Now()
@@ -142,7 +153,23 @@ func counted(used, last volume.Used, err error) volume.Used {
 	if err == nil || errors.Is(err, fs.ErrPermission) { // of which the rest is never known
 		return used
 	}
+	return atLeast(used, last)
+}
+
+func atLeast(used, last volume.Used) volume.Used {
 	return volume.Used{Bytes: max(used.Bytes, last.Bytes), Inodes: max(used.Inodes, last.Inodes)}
+}
+
+// over is what was measured so far, and for the rest what was measured last.
+func (d diskUse) over(last diskUse) diskUse {
+	return diskUse{volumes: over(d.volumes, last.volumes), logs: over(d.logs, last.logs), other: over(d.other, last.other), at: time.Now()}
+}
+
+func over(now, last map[string]volume.Used) map[string]volume.Used {
+	all := make(map[string]volume.Used, len(now)+len(last))
+	maps.Copy(all, last)
+	maps.Copy(all, now)
+	return all
 }
 
 // sumOf adds up what was measured.

@@ -49,6 +49,8 @@ type evictor struct {
 	pressure eviction.Pressure
 	evicted  *worker   // the pod that was evicted last
 	since    time.Time // when that was
+
+	unmeasured map[types.UID]time.Time // pods whose storage was never measured, since when a victim was chosen
 }
 
 // watchPressure evicts pods until ctx ends.
@@ -157,6 +159,10 @@ func (v *evictor) evictOne(ctx context.Context, signal eviction.Signal, level ev
 	if err != nil {
 		return err
 	}
+	if signal.Condition() == corev1.NodeDiskPressure && v.awaitsMeasurement(active, usage) {
+		log.G(ctx).Warn("No pod is evicted before it is known what all of them use, or that takes too long")
+		return nil
+	}
 	workers := map[types.UID]*worker{}
 	var pods []*corev1.Pod
 	for _, w := range active {
@@ -177,6 +183,27 @@ func (v *evictor) evictOne(ctx context.Context, signal eviction.Signal, level ev
 	return nil
 }
 
+// awaitsMeasurement reports whether pods may still be measured that never were: what others
+// use says little before. Those that take too long go first, as those that a kubelet
+// has no statistics of.
+func (v *evictor) awaitsMeasurement(active []*worker, usage map[types.UID]eviction.Usage) (wait bool) {
+	now, before := time.Now(), v.unmeasured
+	v.unmeasured = map[types.UID]time.Time{}
+	for _, w := range active {
+		pod, _ := w.current()
+		if !usage[pod.UID].Unmeasured || eviction.Critical(pod) {
+			continue
+		}
+		since, known := before[pod.UID]
+		if !known {
+			since = now
+		}
+		v.unmeasured[pod.UID] = since
+		wait = wait || now.Sub(since) < unmeasuredWait
+	}
+	return wait
+}
+
 // evict ends a pod that has not done so itself. It outlives this process.
 func (w *worker) evict(ctx context.Context, pod *corev1.Pod, failure podspec.Failure) {
 	w.engine.cfg.Events.Event(pod, corev1.EventTypeWarning, failure.Reason, failure.Message)
@@ -186,7 +213,7 @@ func (w *worker) evict(ctx context.Context, pod *corev1.Pod, failure podspec.Fai
 }
 
 // measure returns what pods use. What takes long to measure does not hold up evictions:
-// it is as it was last.
+// it is as it was last, or as far as it was counted.
 func (v *evictor) measure(ctx context.Context, workers []*worker) (map[types.UID]eviction.Usage, error) {
 	listed, err := v.cfg.Runtime.ListContainerStats(ctx, nil)
 	if err != nil {
@@ -194,18 +221,25 @@ func (v *evictor) measure(ctx context.Context, workers []*worker) (map[types.UID
 	}
 	byPod := newestByPod(listed)
 	all := map[types.UID]eviction.Usage{}
+	var busy []<-chan struct{}
+	for _, w := range workers { // all of them before the wait: one takes no time from another
+		pod, _ := w.current()
+		busy = append(busy, v.startDiskUse(pod, 0))
+	}
 	wait, cancel := context.WithTimeout(ctx, measureWait)
 	defer cancel()
+	periodic.Await(wait, busy...)
 	for _, w := range workers {
 		pod, _ := w.current()
-		all[pod.UID] = usageOf(pod, v.diskUse(wait, pod, 0), byPod[pod.UID])
+		disk, measured := v.disk.get(pod.UID)
+		all[pod.UID] = usageOf(pod, disk, measured, byPod[pod.UID])
 	}
 	return all, ctx.Err()
 }
 
 // usageOf adds up what a pod uses.
-func usageOf(pod *corev1.Pod, disk diskUse, stats []*runtimeapi.ContainerStats) eviction.Usage {
-	u := eviction.Usage{Volumes: map[string]int64{}, Storage: map[string]int64{}, MemoryOf: map[string]int64{}}
+func usageOf(pod *corev1.Pod, disk diskUse, measured bool, stats []*runtimeapi.ContainerStats) eviction.Usage {
+	u := eviction.Usage{Unmeasured: !measured, Volumes: map[string]int64{}, Storage: map[string]int64{}, MemoryOf: map[string]int64{}}
 	other := sumOf(disk.other)
 	u.Other, u.Inodes = other.Bytes, other.Inodes
 	for i := range pod.Spec.Volumes {
@@ -222,6 +256,7 @@ func usageOf(pod *corev1.Pod, disk diskUse, stats []*runtimeapi.ContainerStats) 
 	}
 	for _, s := range stats {
 		name := kubelettypes.GetContainerName(s.GetAttributes().GetLabels())
+		u.Unmeasured = u.Unmeasured || s.GetWritableLayer() == nil
 		u.Storage[name] += int64(s.GetWritableLayer().GetUsedBytes().GetValue())
 		u.Inodes += int64(s.GetWritableLayer().GetInodesUsed().GetValue())
 		working := int64(s.GetMemory().GetWorkingSetBytes().GetValue())

@@ -18,6 +18,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/virtual-kubelet/virtual-kubelet/podengine/eviction"
+	"github.com/virtual-kubelet/virtual-kubelet/podspec/volume"
 )
 
 // A pod whose eviction could not be written, on the full disk that it is evicted
@@ -120,13 +121,11 @@ func TestSlowVolumesDoNotHoldUpEvictions(t *testing.T) {
 			Report: func(now []corev1.NodeConditionType) { held.Store(len(now) > 0) },
 		}
 	}, func(r *rig) {
-		never, cancel := context.WithCancel(r.ctx)
-		cancel()
 		for i := range 20 {
 			pod := makePod("a", withVolume("1Mi"))
 			pod.Name = "slow-" + strconv.Itoa(i)
 			pod.UID = types.UID(pod.Name)
-			r.disk.of(pod.UID).Get(never, 0, r.running.Go, func(diskUse) diskUse {
+			r.measures(pod, func(diskUse, func(diskUse)) diskUse {
 				<-r.Engine.ctx.Done() // as with files without end
 				return diskUse{}
 			})
@@ -156,16 +155,95 @@ func TestSlowVolumesDoNotHoldUpEvictions(t *testing.T) {
 	})
 }
 
+// A pod whose storage was never measured, since it has very many files, has no other evicted in its
+// place from a full disk: that waits, and then it goes first.
+func TestUnmeasuredPodsHaveNoOtherEvicted(t *testing.T) {
+	for name, signal := range map[string]eviction.Signal{"bytes": eviction.NodeFsAvailable, "inodes": eviction.NodeFsInodesFree} {
+		for what, ends := range map[string]bool{"measured in time": true, "not measured in time": false} {
+			t.Run(name+", "+what, func(t *testing.T) {
+				var full atomic.Bool
+				inBubbleWith(t, func(r *rig) {
+					r.cfg.Eviction = Eviction{Thresholds: eviction.Defaults(), Levels: func(context.Context) (eviction.Levels, error) {
+						level := eviction.Level{Available: 50, Capacity: 100}
+						if full.Load() {
+							level.Available = 1
+						}
+						return eviction.Levels{signal: level}, nil
+					}}
+				}, func(r *rig) {
+					many, small := makePod("a", withVolume("")), makePod("b", withVolume(""))
+					many.Name, small.Name = "many", "small"
+					r.measures(many, func(diskUse, func(diskUse)) diskUse {
+						if ends {
+							time.Sleep(25 * time.Second)
+						} else {
+							<-r.Engine.ctx.Done()
+						}
+						return diskUse{volumes: map[string]volume.Used{"data": {Bytes: 1 << 30, Inodes: 1 << 20}}}
+					})
+					r.create(many)
+					r.create(small)
+					r.fill(small, 1<<20)
+					full.Store(true)
+					r.after(15 * time.Second)
+					r.wantState(many, "Running a=ready")
+					r.wantState(small, "Running b=ready")
+					for range 30 {
+						if r.after(time.Second); r.status(many).Reason == eviction.Reason {
+							full.Store(false) // its end has made room
+						}
+					}
+					if s := r.status(many); s.Reason != eviction.Reason {
+						t.Errorf("the pod of very many files is %s: %s", s.Phase, s.Reason)
+					}
+					r.wantState(small, "Running b=ready")
+				})
+			})
+		}
+	}
+}
+
+// measures has a measurement of a pod's storage under way.
+func (r *rig) measures(pod *corev1.Pod, measure func(last diskUse, soFar func(diskUse)) diskUse) {
+	r.disk.of(pod.UID).Start(0, r.running.Go, measure)
+}
+
+// A pod of so many files that they are more than it may have is evicted before all were counted.
+func TestLimitsHoldBeforeAllIsCounted(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		pod := makePod("a", withVolume("1Mi"))
+		r.measures(pod, func(_ diskUse, soFar func(diskUse)) diskUse {
+			time.Sleep(15 * time.Second) // until there are files
+			use := r.measureDisk(r.Engine.ctx, pod, diskUse{}, soFar)
+			<-r.Engine.ctx.Done() // as with many more
+			return use
+		})
+		r.create(pod)
+		dir := filepath.Join(r.podDir(pod.UID), "volumes/kubernetes.io~empty-dir/data")
+		for i := range 1100 {
+			if err := os.WriteFile(filepath.Join(dir, strconv.Itoa(i)), make([]byte, 2000), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		r.after(14 * time.Second)
+		r.wantState(pod, "Running a=ready")
+		r.after(15 * time.Second)
+		if s := r.status(pod); s.Reason != "Evicted" {
+			t.Errorf("the pod is %s: %s", s.Phase, s.Reason)
+		}
+	})
+}
+
 // What can be measured in part only does not hide what a pod uses.
 func TestPartsThatAreMeasuredDoNotHideTheRest(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		pod := makePod("a", withVolume("1Gi"))
 		r.create(pod)
 		r.fill(pod, 2<<20)
-		whole := r.measureDisk(r.ctx, pod, diskUse{})
+		whole := r.measureDisk(r.ctx, pod, diskUse{}, func(diskUse) {})
 		ended, cancel := context.WithCancel(r.ctx)
 		cancel()
-		if part := r.measureDisk(ended, pod, whole); part.volumes["data"] != whole.volumes["data"] || part.volumes["data"].Bytes < 2<<20 {
+		if part := r.measureDisk(ended, pod, whole, func(diskUse) {}); part.volumes["data"] != whole.volumes["data"] || part.volumes["data"].Bytes < 2<<20 {
 			t.Errorf("the volume has %v, and in part %v", whole.volumes["data"], part.volumes["data"])
 		}
 	})

@@ -37,7 +37,7 @@ func Measure(ctx context.Context, dir string) (Used, error) {
 	if err != nil {
 		return Used{}, fmt.Errorf("measure %s: %w", dir, err)
 	}
-	m := &meter{ctx: ctx, linked: map[uint64]uint64{}, room: maxLinked}
+	m := &meter{ctx: ctx, reporter: reporterOf(ctx), linked: map[uint64]uint64{}, room: maxLinked}
 	if err := m.measure(os.NewFile(uintptr(fd), dir)); err != nil {
 		return m.sum(), fmt.Errorf("measure %s: %w", dir, err)
 	}
@@ -47,12 +47,13 @@ func Measure(ctx context.Context, dir string) (Used, error) {
 // meter sums up a tree. It holds the descriptor of one directory, and goes back by
 // "..", which is checked: a tree may be deeper than a process may have descriptors.
 type meter struct {
-	ctx    context.Context
-	device uint64
-	linked map[uint64]uint64 // how many more names those inodes have that were counted with one
-	room   int               // how many there may be; 0 once there were so many
-	shares float64           // of inodes, of which each name counts for a share
-	used   Used
+	ctx      context.Context
+	reporter reporter
+	device   uint64
+	linked   map[uint64]uint64 // how many more names those inodes have that were counted with one
+	room     int               // how many there may be; 0 once there were so many
+	shares   float64           // of inodes, of which each name counts for a share
+	used     Used
 }
 
 // step is a directory on the way down.
@@ -188,6 +189,7 @@ func (m *meter) list(dir *os.File) (directories []string, err error) {
 				m.count(info.Blocks)
 			}
 		}
+		m.reporter.report(m.sum())
 		if errors.Is(err, io.EOF) || err == nil && len(names) == 0 {
 			return directories, nil
 		}

@@ -13,6 +13,7 @@ import (
 // Measure returns how many bytes the files in a directory have, and how many there are.
 // Links are not followed. A directory that does not exist has none.
 func Measure(ctx context.Context, dir string) (used Used, err error) {
+	reporter := reporterOf(ctx)
 	err = filepath.WalkDir(dir, func(_ string, entry fs.DirEntry, err error) error {
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil
@@ -23,6 +24,7 @@ func Measure(ctx context.Context, dir string) (used Used, err error) {
 		if info, err := entry.Info(); err == nil && info.Mode().IsRegular() {
 			used.Bytes += info.Size()
 			used.Inodes++
+			reporter.report(used)
 		}
 		return nil
 	})

@@ -16,11 +16,12 @@ func TestGauge(t *testing.T) {
 		get := func(wait, oldest time.Duration) int {
 			ctx, cancel := context.WithTimeout(t.Context(), wait)
 			defer cancel()
-			value := g.Get(ctx, oldest, func(f func()) { go f() }, func(last int) int {
+			Await(ctx, g.Start(oldest, func(f func()) { go f() }, func(last int, _ func(int)) int {
 				count++
 				time.Sleep(takes)
 				return last + 1
-			})
+			}))
+			value, _ := g.Last()
 			synctest.Wait()
 			return value
 		}
@@ -45,5 +46,39 @@ func TestGauge(t *testing.T) {
 		want("not soon", get(time.Minute, 0), 3, 3)
 		time.Sleep(time.Second)
 		want("later", get(time.Minute, 0), 4, 4)
+		time.Sleep(time.Hour)
+		takes = 10 * time.Minute
+		want("for long", get(time.Hour, 0), 5, 5)
+		time.Sleep(10*time.Minute - 1)
+		want("not soon after long", get(time.Hour, 0), 5, 5)
+		time.Sleep(1)
+		want("in ten minutes at most", get(time.Hour, 0), 6, 6)
+	})
+}
+
+// What is known before a measurement ends replaces the value at once, but it is not measured yet.
+// Those that take long take no time from others that are waited for.
+func TestGaugeSoFar(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var slow, fast Gauge[string]
+		start := func(f func()) { go f() }
+		busy := []<-chan struct{}{slow.Start(0, start, func(_ string, soFar func(string)) string {
+			soFar("part")
+			time.Sleep(time.Minute)
+			return "all"
+		}), fast.Start(0, start, func(string, func(string)) string { return "all" })}
+		want := func(g *Gauge[string], value string, measured bool) {
+			t.Helper()
+			if got, ok := g.Last(); got != value || ok != measured {
+				t.Errorf("it is %q, measured: %t, want %q, %t", got, ok, value, measured)
+			}
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		Await(ctx, busy...)
+		want(&slow, "part", false)
+		want(&fast, "all", true)
+		Await(t.Context(), busy...)
+		want(&slow, "all", true)
 	})
 }

@@ -129,6 +129,14 @@ func TestVictim(t *testing.T) {
 			}
 		}
 	}
+	unmeasured := used["within its request"]
+	unmeasured.Unmeasured = true
+	used["within its request"] = unmeasured
+	for signal, victim := range map[Signal]string{MemoryAvailable: "beyond it by more", NodeFsAvailable: "within its request", ImageFsInodesFree: "within its request"} {
+		if got := Victim(signal, pods, usage); got.Name != victim {
+			t.Errorf("%s: with one that was never measured %q is evicted, want %q", signal, got.Name, victim)
+		}
+	}
 	got := Message(MemoryAvailable, Defaults()[MemoryAvailable], Level{50 * mib, 1000 * mib}, pods[4], usage(pods[4]))
 	if want := "The node was low on resource: memory. Threshold quantity: 100Mi, available: 50Mi. Container c was using 30Mi, request is 10Mi, has larger consumption of memory. "; got != want {
 		t.Errorf("the message is %q, want %q", got, want)

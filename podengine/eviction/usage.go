@@ -24,6 +24,9 @@ type Usage struct {
 	Storage, MemoryOf map[string]int64
 	Other             int64 // local storage that is of no volume and no container
 	Inodes            int64 // of its local storage, volumes in memory left out
+	// Unmeasured is set while the local storage was never measured to the end: the rest
+	// is what is known of it.
+	Unmeasured bool
 }
 
 // Total is the pod's local storage. Volumes in memory are left out.
@@ -82,11 +85,13 @@ func Critical(pod *corev1.Pod) bool {
 
 // Victim is the pod to evict first when there is too little of something: one that
 // uses more than it requests, of the lowest priority, that exceeds its request the
-// most. It is nil if there is none that may be evicted.
+// most. If it is storage, one that is Unmeasured goes before all others. It is nil if there
+// is none that may be evicted.
 func Victim(signal Signal, pods []*corev1.Pod, usage func(*corev1.Pod) Usage) *corev1.Pod {
 	type candidate struct {
 		pod     *corev1.Pod
 		exceeds int64 // what it uses beyond its request
+		unknown bool  // whether it may be more
 	}
 	var all []candidate
 	for _, pod := range pods {
@@ -99,9 +104,9 @@ func Victim(signal Signal, pods []*corev1.Pod, usage func(*corev1.Pod) Usage) *c
 		case corev1.ResourceMemory:
 			c.exceeds = u.Memory - requests.Memory().Value()
 		case resourceInodes:
-			c.exceeds = u.Inodes // nobody can request them
+			c.exceeds, c.unknown = u.Inodes, u.Unmeasured // nobody can request them
 		case corev1.ResourceEphemeralStorage:
-			c.exceeds = u.Total(pod) - requests.StorageEphemeral().Value()
+			c.exceeds, c.unknown = u.Total(pod)-requests.StorageEphemeral().Value(), u.Unmeasured
 		}
 		all = append(all, c)
 	}
@@ -110,6 +115,7 @@ func Victim(signal Signal, pods []*corev1.Pod, usage func(*corev1.Pod) Usage) *c
 	}
 	return slices.MinFunc(all, func(a, b candidate) int {
 		return cmp.Or(
+			compareBool(b.unknown, a.unknown),
 			compareBool(b.exceeds > 0, a.exceeds > 0),
 			cmp.Compare(priority(a.pod), priority(b.pod)),
 			cmp.Compare(b.exceeds, a.exceeds),

@@ -5,12 +5,14 @@ import (
 	"errors"
 	"io/fs"
 	"maps"
+	"slices"
 	"time"
 
 	"google.golang.org/protobuf/proto"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/virtual-kubelet/virtual-kubelet/internal/filetree"
+	"github.com/virtual-kubelet/virtual-kubelet/internal/periodic"
 	"github.com/virtual-kubelet/virtual-kubelet/providers/process/runtime/internal/procfs"
 )
 
@@ -47,10 +49,11 @@ type usage struct {
 	faults, majorFaults  uint64
 	processes            uint64
 	diskBytes, diskFiles uint64
+	diskUnknown          bool // it was never measured to the end
 }
 
-// measure measures a container that runs. It waits for what takes long until ctx ends.
-func (r *Runtime) measure(ctx context.Context, c *container, all []procfs.Process) (usage, bool) {
+// measure measures a container that runs. What it has on disk was measured before.
+func (r *Runtime) measure(c *container, all []procfs.Process) (usage, bool) {
 	started, ok := c.running()
 	if !ok {
 		return usage{}, false
@@ -58,7 +61,9 @@ func (r *Runtime) measure(ctx context.Context, c *container, all []procfs.Proces
 	u := usage{at: time.Now()}
 	u.ofTree(all, started.ShimPID, started.ShimStart)
 	u.ofGroup(c)
-	u.ofDirs(r.diskUse(ctx, c))
+	disk, measured := c.disk.Last()
+	u.ofDirs(disk)
+	u.diskUnknown = !measured
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	u.rate = c.sample.next(u.at, u.cpu, started.Time)
@@ -96,36 +101,57 @@ func (u *usage) ofGroup(c *container) {
 
 const (
 	// diskWait is for how long statistics wait for what containers have on disk: what
-	// takes longer to measure is as it was last.
+	// takes longer to measure is as it was last, or as far as it was counted.
 	diskWait = time.Second
 	// diskTimeout is how long the directories of a container may take to measure.
 	diskTimeout = 10 * time.Minute
 )
 
-// diskUse returns what the directories take that are the container's own. It waits for
-// that until ctx ends.
-func (r *Runtime) diskUse(ctx context.Context, c *container) map[string]filetree.Used {
+// measureDisks has measured what containers that run have on disk: all at once, so that none
+// takes time from others. It does not wait longer than diskWait.
+func (r *Runtime) measureDisks(ctx context.Context, containers ...*container) {
+	var busy []<-chan struct{}
+	for _, c := range containers {
+		if _, ok := c.running(); ok {
+			busy = append(busy, r.startDisk(c))
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, diskWait)
+	defer cancel()
+	periodic.Await(ctx, busy...)
+}
+
+// startDisk has measured what the directories take that are the container's own.
+func (r *Runtime) startDisk(c *container) (busy <-chan struct{}) {
 	start := func(f func()) {
 		if !r.spawn(f) {
 			f() // which ends with r.ctx
 		}
 	}
-	return c.disk.Get(ctx, 0, start, func(last map[string]filetree.Used) map[string]filetree.Used {
+	return c.disk.Start(0, start, func(last map[string]filetree.Used, soFar func(map[string]filetree.Used)) map[string]filetree.Used {
 		ctx, cancel := context.WithTimeout(r.ctx, diskTimeout)
 		defer cancel()
-		return r.measureDirs(ctx, c, last)
+		return r.measureDirs(ctx, c, last, soFar)
 	})
 }
 
 // measureDirs measures the directories that are the container's own. What could be
 // measured in part only, since it has too many files or they are being moved, has not less
-// than before: it would hide what it has.
-func (r *Runtime) measureDirs(ctx context.Context, c *container, last map[string]filetree.Used) map[string]filetree.Used {
+// than before: it would hide what it has. Of very many files it calls soFar with what was
+// counted of them, where that is more than before.
+func (r *Runtime) measureDirs(ctx context.Context, c *container, last map[string]filetree.Used, soFar func(map[string]filetree.Used)) map[string]filetree.Used {
 	all := map[string]filetree.Used{}
+	maps.Copy(all, last)
 	for _, name := range []string{workDir, tmpDir, varTmpDir} {
-		used, err := filetree.Measure(ctx, c.path(name))
+		atLeast := func(used filetree.Used) filetree.Used {
+			return filetree.Used{Bytes: max(used.Bytes, last[name].Bytes), Inodes: max(used.Inodes, last[name].Inodes)}
+		}
+		used, err := filetree.Measure(filetree.WithSoFar(ctx, func(used filetree.Used) {
+			all[name] = atLeast(used)
+			soFar(maps.Clone(all))
+		}), c.path(name))
 		if err != nil && !errors.Is(err, fs.ErrPermission) { // of which the rest is never known
-			used.Bytes, used.Inodes = max(used.Bytes, last[name].Bytes), max(used.Inodes, last[name].Inodes)
+			used = atLeast(used)
 		}
 		all[name] = used
 	}
@@ -164,22 +190,26 @@ func (u *usage) add(other usage) {
 
 func value(v uint64) *runtimeapi.UInt64Value { return &runtimeapi.UInt64Value{Value: v} }
 
-// statsOf are a container's statistics; those of one that does not run are zero.
+// statsOf are a container's statistics; those of one that does not run are zero. What was never
+// measured is left out: it may be much.
 func (r *Runtime) statsOf(c *container, u usage) *runtimeapi.ContainerStats {
 	if u.at.IsZero() {
 		u.at = time.Now()
 	}
-	return &runtimeapi.ContainerStats{
+	stats := &runtimeapi.ContainerStats{
 		Attributes: &runtimeapi.ContainerAttributes{
 			Id: c.id, Metadata: proto.CloneOf(c.config.GetMetadata()),
 			Labels: maps.Clone(c.config.GetLabels()), Annotations: maps.Clone(c.config.GetAnnotations()),
 		},
 		Cpu: u.cpuUsage(), Memory: u.memoryUsage(),
-		WritableLayer: &runtimeapi.FilesystemUsage{
+	}
+	if !u.diskUnknown {
+		stats.WritableLayer = &runtimeapi.FilesystemUsage{
 			Timestamp: u.at.UnixNano(), FsId: &runtimeapi.FilesystemIdentifier{Mountpoint: r.cfg.Root},
 			UsedBytes: value(u.diskBytes), InodesUsed: value(u.diskFiles),
-		},
+		}
 	}
+	return stats
 }
 
 // ContainerStats implements the CRI.
@@ -192,9 +222,8 @@ func (r *Runtime) ContainerStats(ctx context.Context, id string) (*runtimeapi.Co
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, diskWait)
-	defer cancel()
-	u, _ := r.measure(ctx, c, all)
+	r.measureDisks(ctx, c)
+	u, _ := r.measure(c, all)
 	return r.statsOf(c, u), nil
 }
 
@@ -204,16 +233,15 @@ func (r *Runtime) ListContainerStats(ctx context.Context, filter *runtimeapi.Con
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, diskWait) // for all of them
-	defer cancel()
-	var list []*runtimeapi.ContainerStats
-	for _, c := range r.allContainers() {
-		if filter.GetId() != "" && filter.GetId() != c.id ||
+	containers := slices.DeleteFunc(r.allContainers(), func(c *container) bool {
+		return filter.GetId() != "" && filter.GetId() != c.id ||
 			filter.GetPodSandboxId() != "" && filter.GetPodSandboxId() != c.sandbox ||
-			!selects(filter.GetLabelSelector(), c.config.GetLabels()) {
-			continue
-		}
-		if u, ok := r.measure(ctx, c, all); ok {
+			!selects(filter.GetLabelSelector(), c.config.GetLabels())
+	})
+	r.measureDisks(ctx, containers...)
+	var list []*runtimeapi.ContainerStats
+	for _, c := range containers {
+		if u, ok := r.measure(c, all); ok {
 			list = append(list, r.statsOf(c, u))
 		}
 	}
@@ -230,18 +258,17 @@ func (r *Runtime) PodSandboxStats(ctx context.Context, id string) (*runtimeapi.P
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, diskWait)
-	defer cancel()
-	return r.sandboxStats(ctx, box, all), nil
+	r.measureDisks(ctx, r.containersOf(box.id)...)
+	return r.sandboxStats(box, all), nil
 }
 
 // sandboxStats adds up the containers of a sandbox. The network is the machine's,
 // and so there are no statistics of it.
-func (r *Runtime) sandboxStats(ctx context.Context, box *sandbox, all []procfs.Process) *runtimeapi.PodSandboxStats {
+func (r *Runtime) sandboxStats(box *sandbox, all []procfs.Process) *runtimeapi.PodSandboxStats {
 	sum := usage{at: time.Now()}
 	linux := &runtimeapi.LinuxPodSandboxStats{}
 	for _, c := range r.containersOf(box.id) {
-		if u, ok := r.measure(ctx, c, all); ok {
+		if u, ok := r.measure(c, all); ok {
 			sum.add(u)
 			linux.Containers = append(linux.Containers, r.statsOf(c, u))
 		}
@@ -263,14 +290,17 @@ func (r *Runtime) ListPodSandboxStats(ctx context.Context, filter *runtimeapi.Po
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, diskWait) // for all of them
-	defer cancel()
+	boxes := slices.DeleteFunc(r.allSandboxes(), func(box *sandbox) bool {
+		return filter.GetId() != "" && filter.GetId() != box.id || !selects(filter.GetLabelSelector(), box.config.GetLabels()) || box.isStopped()
+	})
+	var containers []*container
+	for _, box := range boxes {
+		containers = append(containers, r.containersOf(box.id)...)
+	}
+	r.measureDisks(ctx, containers...)
 	var list []*runtimeapi.PodSandboxStats
-	for _, box := range r.allSandboxes() {
-		if filter.GetId() != "" && filter.GetId() != box.id || !selects(filter.GetLabelSelector(), box.config.GetLabels()) || box.isStopped() {
-			continue
-		}
-		list = append(list, r.sandboxStats(ctx, box, all))
+	for _, box := range boxes {
+		list = append(list, r.sandboxStats(box, all))
 	}
 	return list, nil
 }
