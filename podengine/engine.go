@@ -467,7 +467,7 @@ func (e *Engine) nudge(uid types.UID) {
 func (e *Engine) podIPs(pod *corev1.Pod, box *sandbox) []string {
 	hosts := e.cfg.HostIPs()
 	if pod.Spec.HostNetwork {
-		return hosts
+		return podstatus.SortAddresses(hosts, nil)
 	}
 	return podstatus.SortAddresses(box.ips, hosts)
 }

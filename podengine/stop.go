@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -171,9 +172,9 @@ func (w *worker) stopPod(ctx context.Context, pod *corev1.Pod, s *stop, seen *ru
 			return t.err
 		})
 	}
-	for name, attempts := range seen.containers {
+	for _, name := range slices.Sorted(maps.Keys(seen.containers)) { // so that errors are in one order each time
 		k, c := findContainer(pod, name)
-		for _, inc := range attempts {
+		for _, inc := range seen.containers[name] {
 			if inc.mayRun() && k != sidecarKind { // also if it is not of the spec
 				add(c, inc, nil)
 			}

@@ -524,3 +524,38 @@ func TestPodsThatCannotBeStopped(t *testing.T) {
 		r.wantGone(pod)
 	})
 }
+
+// It is also of a pod that has ended by itself, and there is one for as long as that holds, also if several containers
+// cannot be stopped.
+func TestPodsThatHaveEndedAndCannotBeStopped(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		r.runtime.plans["a"] = plan{runs: time.Minute}
+		r.create(makePod("s1 s2 a", never))
+		r.after(10 * time.Second)
+		r.events.drain()
+		r.refuseStops()
+		r.after(5 * time.Minute)
+		if n := r.events.count("FailedKillPod"); n != 1 {
+			t.Errorf("%d events FailedKillPod: %q", n, r.events.drain())
+		}
+	})
+	inBubble(t, func(r *rig) {
+		pod := makePod("a b c")
+		r.create(pod)
+		r.refuseStops()
+		r.delete(pod, 30)
+		r.after(5 * time.Minute)
+		if n := r.events.count("FailedKillPod"); n != 1 {
+			t.Errorf("%d events FailedKillPod of three containers: %q", n, r.events.drain())
+		}
+	})
+}
+
+func (r *rig) refuseStops() {
+	r.runtime.intercept(func(_ context.Context, call string) error {
+		if strings.HasPrefix(call, "StopContainer") {
+			return errors.New("not now")
+		}
+		return nil
+	})
+}

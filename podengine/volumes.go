@@ -49,8 +49,8 @@ func (w *worker) whileRefreshing(ctx context.Context, do func()) {
 		return
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	// Until wait returns, it has what is otherwise the worker's goroutine's.
-	wait := periodic.Run(ctx, max(time.Until(w.refresh), 0), func(ctx context.Context) time.Duration {
+	// Most parts take less than a second, and would break off a refresh that had just begun. Until wait returns, it has what is otherwise the worker's goroutine's.
+	wait := periodic.Run(ctx, max(time.Until(w.refresh), time.Second), func(ctx context.Context) time.Duration {
 		pod, _ := w.current()
 		next := w.refreshPrepared(ctx, pod, time.Now())
 		w.stale = w.stale || ctx.Err() != nil // it may have been broken off

@@ -48,8 +48,8 @@ func (w *worker) check(pod *corev1.Pod, about, reason, prefix string, err error)
 }
 
 // checkStop warns of a pod that is to end and could not be stopped, unless that was given up.
-func (w *worker) checkStop(ctx context.Context, pod *corev1.Pod, s *stop, err error) error {
-	if s != nil && ctx.Err() == nil {
+func (w *worker) checkStop(ctx context.Context, pod *corev1.Pod, again bool, err error) error {
+	if !again && ctx.Err() == nil {
 		w.check(pod, "", eventKillFailed, "error killing pod: ", err)
 	}
 	return err

@@ -452,7 +452,7 @@ func (w *worker) act(ctx context.Context, a action, pod *corev1.Pod, stop *stop,
 	case doRestart:
 		return w.restartAll(ctx, pod, seen)
 	case doStop:
-		return w.checkStop(ctx, pod, stop, w.stopPod(ctx, pod, stop, seen, a.again))
+		return w.checkStop(ctx, pod, a.again, w.stopPod(ctx, pod, stop, seen, a.again))
 	}
 	return errors.New("no such action: " + string(a.verb))
 }

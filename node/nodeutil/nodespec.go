@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/virtual-kubelet/virtual-kubelet/internal/buildinfo"
+	"github.com/virtual-kubelet/virtual-kubelet/internal/podstatus"
 )
 
 // What a kubelet has to say of a node that is Ready.
@@ -68,7 +69,7 @@ func setReady(n *corev1.Node) {
 	}
 }
 
-// hostIPs are the node's internal addresses.
+// hostIPs are the node's internal addresses, as pods have them in status.hostIPs: the first of each family.
 func hostIPs(n *corev1.Node) []string {
 	var ips []string
 	for _, address := range n.Status.Addresses {
@@ -76,5 +77,5 @@ func hostIPs(n *corev1.Node) []string {
 			ips = append(ips, address.Address)
 		}
 	}
-	return ips
+	return podstatus.SortAddresses(ips, nil)
 }
