@@ -144,7 +144,8 @@ type Meter interface {
 	// Usage returns the figures of units that run; those without are left out. PodRef and
 	// StartTime are filled in by the caller; the order is that of units, with a zero
 	// PodStats (without CPU and memory) for a unit that has none. Of CPU either figure will do:
-	// UsageCoreNanoSeconds is made of UsageNanoCores where it is nil.
+	// UsageCoreNanoSeconds is made of UsageNanoCores where it is nil. Figures of CPU and memory
+	// with a zero Time are of now.
 	Usage(ctx context.Context, units []*Unit) ([]stats.PodStats, error)
 }
 

@@ -68,6 +68,7 @@ func (p *Provider) GetStatsSummary(ctx context.Context) (*stats.Summary, error) 
 			return nil, err
 		}
 	}
+	setTimes(summary.Pods, metav1.Now())
 	missing := withoutCPU(summary.Pods, running)
 	p.usage.addTimes(summary.Pods, missing)
 	summary.Node.Memory = sumMemory(summary.Pods, now)
@@ -77,6 +78,26 @@ func (p *Provider) GetStatsSummary(ctx context.Context) (*stats.Summary, error) 
 	}
 	p.usage.summary, p.usage.at, p.usage.ids = summary, now.Time, ids
 	return summary, nil
+}
+
+// setTimes gives the time now to figures of CPU and memory without one, in copies.
+func setTimes(pods []stats.PodStats, now metav1.Time) {
+	set := func(cpu **stats.CPUStats, memory **stats.MemoryStats) {
+		if c := *cpu; c != nil && c.Time.IsZero() {
+			*cpu = new(*c)
+			(*cpu).Time = now
+		}
+		if m := *memory; m != nil && m.Time.IsZero() {
+			*memory = new(*m)
+			(*memory).Time = now
+		}
+	}
+	for i := range pods {
+		set(&pods[i].CPU, &pods[i].Memory)
+		for j := range pods[i].Containers {
+			set(&pods[i].Containers[j].CPU, &pods[i].Containers[j].Memory)
+		}
+	}
 }
 
 // withoutCPU are the pods of running units that have no figures of CPU, such as those of a batch
@@ -166,6 +187,7 @@ func (p *Provider) measureBatch(ctx context.Context, meter Meter, running []*Uni
 	for i, u := range running {
 		pods[i].PodRef = stats.PodReference{Namespace: u.Owner.Namespace, Name: u.Owner.Name, UID: string(u.Owner.UID)}
 		pods[i].StartTime = timeOf(u.Created)
+		pods[i].Containers = slices.Clone(pods[i].Containers) // the backend may keep its own
 		for j := range pods[i].Containers {
 			c := &pods[i].Containers[j]
 			if found := u.Container(c.Name); found != nil && c.StartTime.IsZero() {

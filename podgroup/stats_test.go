@@ -88,6 +88,60 @@ func TestCPUTimeOfTheCurrentUse(t *testing.T) {
 	})
 }
 
+// A backend need not say when it measured, and may keep what it returned.
+func TestCPUTimeOfFiguresWithoutATime(t *testing.T) {
+	figures := map[string]func(seconds uint64) stats.CPUStats{
+		"current use": func(uint64) stats.CPUStats { return stats.CPUStats{UsageNanoCores: new(uint64(5e8))} },
+		"CPU time":    func(seconds uint64) stats.CPUStats { return stats.CPUStats{UsageCoreNanoSeconds: new(seconds * 5e8)} },
+	}
+	for name, figure := range figures {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w, c := grouptest.New(time.Second), grouptest.NewCluster("home")
+				var kept stats.CPUStats
+				containers := []stats.ContainerStats{{Name: "main", CPU: &kept, Memory: &stats.MemoryStats{WorkingSetBytes: new(uint64(7))}}}
+				p, _ := c.Start(t, metered{listing{memory{w}}, func() stats.PodStats {
+					return stats.PodStats{CPU: &kept, Containers: containers}
+				}}, options())
+				create(t, c, p, grouptest.NewPod("a"))
+				read := func(seconds uint64) map[string]float64 {
+					kept = figure(seconds)
+					time.Sleep(time.Minute)
+					found := metrics(t, p)
+					if !kept.Time.IsZero() {
+						t.Error("what the backend keeps was changed")
+					}
+					summary, err := p.GetStatsSummary(t.Context())
+					if err != nil {
+						t.Fatal(err)
+					}
+					for _, one := range []metav1.Time{summary.Pods[0].CPU.Time, summary.Pods[0].Containers[0].CPU.Time, summary.Pods[0].Containers[0].Memory.Time, summary.Node.CPU.Time} {
+						if time.Since(one.Time) > 2*time.Second {
+							t.Errorf("there are figures of %s, want them of now", one)
+						}
+					}
+					return found
+				}
+				first := read(1000)
+				if start := first["container_start_time_seconds"]; start <= 0 || start > float64(time.Now().Unix()) {
+					t.Errorf("the container has started at %v", start)
+				}
+				second := read(1060)
+				for _, name := range []string{"container_cpu_usage_seconds_total", "pod_cpu_usage_seconds_total", "node_cpu_usage_seconds_total"} {
+					if got := fmt.Sprintf("%.1f", second[name]-first[name]); got != "30.0" && got != "30.5" { // the pods are listed meanwhile
+						t.Errorf("%s has grown by %s in a minute, want 30", name, got)
+					}
+				}
+				restarted := read(10)
+				third := read(70)
+				if got := fmt.Sprintf("%.1f", third["node_cpu_usage_seconds_total"]-restarted["node_cpu_usage_seconds_total"]); got != "30.0" && got != "30.5" {
+					t.Errorf("after a restart the node's has grown by %s in a minute, want 30", got)
+				}
+			})
+		})
+	}
+}
+
 // A counter that begins again with its container, and one that ends with its pod, take nothing
 // of the node's.
 func TestCPUTimeOfTheNodeGrows(t *testing.T) {
