@@ -117,12 +117,13 @@ func withoutCPU(pods []stats.PodStats, running []*Unit) sets.Set[types.UID] {
 
 // addTimes adds the CPU times of pods and containers of which the service shows the current
 // usage alone: metrics-server takes none without. These are since the first reading, as the
-// start time of such a container says.
+// start time of such a container says. Memory has their time, too: metrics-server has one for both.
 func (u *usage) addTimes(pods []stats.PodStats, missing sets.Set[types.UID]) {
 	type figure struct {
-		key   cputime.Key
-		cpu   **stats.CPUStats
-		start *metav1.Time
+		key    cputime.Key
+		cpu    **stats.CPUStats
+		memory **stats.MemoryStats
+		start  *metav1.Time
 	}
 	var lacking []figure
 	now := map[cputime.Key]cputime.Measurement{}
@@ -133,10 +134,10 @@ func (u *usage) addTimes(pods []stats.PodStats, missing sets.Set[types.UID]) {
 	}
 	for i := range pods {
 		uid := types.UID(pods[i].PodRef.UID)
-		look(figure{cputime.Key{Pod: uid}, &pods[i].CPU, new(metav1.Time)}) // a pod's is that of its unit
+		look(figure{cputime.Key{Pod: uid}, &pods[i].CPU, &pods[i].Memory, new(metav1.Time)}) // a pod's is that of its unit
 		for j := range pods[i].Containers {
 			c := &pods[i].Containers[j]
-			look(figure{cputime.Key{Pod: uid, Container: c.Name}, &c.CPU, &c.StartTime})
+			look(figure{cputime.Key{Pod: uid, Container: c.Name}, &c.CPU, &c.Memory, &c.StartTime})
 		}
 	}
 	times := u.times.Count(now, missing)
@@ -144,6 +145,10 @@ func (u *usage) addTimes(pods []stats.PodStats, missing sets.Set[types.UID]) {
 		t, whole := times[f.key], **f.cpu
 		whole.Time, whole.UsageCoreNanoSeconds = t.At, &t.Used
 		*f.cpu, *f.start = &whole, t.Since
+		if *f.memory != nil {
+			*f.memory = new(**f.memory)
+			(*f.memory).Time = t.At
+		}
 	}
 }
 

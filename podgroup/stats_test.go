@@ -142,6 +142,44 @@ func TestCPUTimeOfFiguresWithoutATime(t *testing.T) {
 	}
 }
 
+// The clock of a backend that is ahead for a moment makes no figures of the future, and those of memory
+// have the CPU's time: metrics-server has one for both.
+func TestCPUTimeOfAClockThatIsAhead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, c := grouptest.New(time.Second), grouptest.NewCluster("home")
+		var ahead time.Duration
+		p, _ := c.Start(t, metered{listing{memory{w}}, func() stats.PodStats {
+			at := metav1.NewTime(time.Now().Add(ahead))
+			cpu, memory := &stats.CPUStats{Time: at, UsageNanoCores: new(uint64(5e8))}, &stats.MemoryStats{Time: at, WorkingSetBytes: new(uint64(7))}
+			return stats.PodStats{CPU: cpu, Memory: memory, Containers: []stats.ContainerStats{{Name: "main", CPU: cpu, Memory: memory}}}
+		}}, options())
+		create(t, c, p, grouptest.NewPod("a"))
+		first := map[string]float64{}
+		for i, by := range []time.Duration{0, time.Hour, 0} {
+			ahead = by
+			time.Sleep(time.Minute)
+			now := metrics(t, p)
+			summary, err := p.GetStatsSummary(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			pod := summary.Pods[0]
+			main := pod.Containers[0]
+			if at := pod.CPU.Time; at.After(time.Now()) || !pod.Memory.Time.Equal(&at) || !main.CPU.Time.Equal(&at) || !main.Memory.Time.Equal(&at) || !summary.Node.CPU.Time.Equal(&at) {
+				t.Errorf("at %s reading %d is of %s, %s, %s, %s, and of the node %s", time.Now(), i, at, pod.Memory.Time, main.CPU.Time, main.Memory.Time, summary.Node.CPU.Time)
+			}
+			if i == 0 {
+				first = now
+			}
+			for _, name := range []string{"container_cpu_usage_seconds_total", "pod_cpu_usage_seconds_total", "node_cpu_usage_seconds_total"} {
+				if got := now[name] - first[name]; got < float64(30*i) || got > float64(31*i) { // the pods are listed meanwhile
+					t.Errorf("%s has grown by %.1f in %d minutes, want 30 each", name, got, i)
+				}
+			}
+		}
+	})
+}
+
 // A counter that begins again with its container, and one that ends with its pod, take nothing
 // of the node's.
 func TestCPUTimeOfTheNodeGrows(t *testing.T) {

@@ -2,6 +2,7 @@ package cputime
 
 import (
 	"testing"
+	"testing/synctest"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -45,6 +46,55 @@ func TestCPUTimeHasTheMeasuredUse(t *testing.T) {
 	if again := count(60, 100); again.Used != first.Used || !again.Since.After(begin.Time) {
 		t.Errorf("one that was away has %+v, want one that is new", again)
 	}
+}
+
+// A clock that is wrong, for one measurement or from then on, takes nothing of the CPU time and adds
+// none that has not passed; only where it is set right there is a jump, of the time alone.
+func TestCPUTimeWhenAClockIsSet(t *testing.T) {
+	type step struct{ now, measured, used, at int } // in seconds, from the beginning
+	for name, steps := range map[string][]step{
+		"once ahead":       {{0, 0, 0, 0}, {15, 15, 15, 15}, {20, 3615, 20, 20}, {30, 30, 30, 30}, {45, 45, 45, 45}},
+		"ahead":            {{0, 3600, 0, 0}, {15, 3615, 15, 15}, {30, 3630, 30, 30}, {45, 45, 45, 45}},
+		"once behind":      {{0, 0, 0, 0}, {15, 15, 15, 15}, {30, -3570, 30, 30}, {40, 40, 40, 40}, {45, 45, 45, 45}},
+		"from then behind": {{0, 0, 0, 0}, {15, 15, 15, 15}, {30, -3570, 30, 30}, {45, -3555, 45, 45}, {60, -3540, 60, 60}},
+		"set right":        {{0, -3600, 0, -3600}, {15, -3585, 15, -3585}, {30, 30, 30, 30}, {45, 45, 45, 45}},
+		"measured seldom":  {{0, 0, 0, 0}, {300, 0, 0, 0}, {600, 600, 600, 600}, {615, 600, 600, 600}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var c, whole Times
+				begin := time.Now()
+				after := func(seconds int) metav1.Time { return metav1.NewTime(begin.Add(time.Duration(seconds) * time.Second)) }
+				for _, s := range steps {
+					time.Sleep(time.Until(after(s.now).Time))
+					got := c.Count(map[Key]Measurement{{"u-1", "main"}: {after(s.measured), 2e8}}, nil)[Key{"u-1", "main"}]
+					if used, want := got.Used-initial, uint64(s.used)*2e8; used != want || !got.At.Equal(new(after(s.at))) || !got.Since.Equal(new(after(steps[0].at))) {
+						t.Errorf("after %d s, %d by the clock, it is %+v, want %d at %s", s.now, s.measured, got, want, after(s.at))
+					}
+					node := whole.OfNode([]stats.PodStats{{PodRef: stats.PodReference{UID: "u-1"},
+						CPU: &stats.CPUStats{Time: after(s.measured), UsageCoreNanoSeconds: &got.Used}}}, nil)
+					if node.Time.After(time.Now()) || *node.UsageCoreNanoSeconds != got.Used {
+						t.Errorf("after %d s, %d by the clock, the node's is %d at %s", s.now, s.measured, *node.UsageCoreNanoSeconds, node.Time)
+					}
+				}
+			})
+		})
+	}
+}
+
+// Where the clock of the node is set back, the CPU time goes on from what it was, and has not begun later
+// than it was measured: metrics-server would take no measurement until then.
+func TestCPUTimeWhenTheNodesClockIsSetBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var c Times
+		main := Key{"u-1", "main"}
+		before := metav1.NewTime(time.Now().Add(time.Hour).Round(0))
+		c.containers = map[Key]counted{main: {Time{Since: before, At: before, Used: 7e9}, time.Now()}} // as of before it was set
+		time.Sleep(10 * time.Second)
+		if got := c.Count(map[Key]Measurement{main: {metav1.Now(), 1e9}}, nil)[main]; got.Used != 17e9 || !got.At.Equal(new(metav1.Now())) || got.Since != got.At {
+			t.Errorf("it is %+v, want 17 s now", got)
+		}
+	})
 }
 
 // The node's CPU time does not decrease when a pod is deleted, and does not include

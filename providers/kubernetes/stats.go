@@ -204,18 +204,20 @@ func (p *Provider) metricsStats(ctx context.Context, ours map[types.NamespacedNa
 func (m *podMetricsItem) stats(times map[cputime.Key]cputime.Time) stats.PodStats {
 	pod := stats.PodStats{PodRef: homePodReference(m.pod), StartTime: m.pod.CreationTimestamp}
 	var cores, total, bytes uint64
+	at := m.Timestamp
 	for i := range m.Containers {
 		c := &m.Containers[i]
 		cpu, nano, working := times[cputime.Key{Pod: m.pod.UID, Container: c.Name}], c.nanoCores(), c.bytes()
+		at = cpu.At // not that of a clock that is ahead
 		cores, total, bytes = cores+nano, total+cpu.Used, bytes+working
 		pod.Containers = append(pod.Containers, stats.ContainerStats{
 			Name: c.Name, StartTime: cpu.Since,
-			CPU:    &stats.CPUStats{Time: cpu.At, UsageNanoCores: &nano, UsageCoreNanoSeconds: &cpu.Used},
-			Memory: &stats.MemoryStats{Time: m.Timestamp, WorkingSetBytes: &working},
+			CPU:    &stats.CPUStats{Time: at, UsageNanoCores: &nano, UsageCoreNanoSeconds: &cpu.Used},
+			Memory: &stats.MemoryStats{Time: at, WorkingSetBytes: &working},
 		})
 	}
-	pod.CPU = &stats.CPUStats{Time: m.Timestamp, UsageNanoCores: &cores, UsageCoreNanoSeconds: &total}
-	pod.Memory = &stats.MemoryStats{Time: m.Timestamp, WorkingSetBytes: &bytes}
+	pod.CPU = &stats.CPUStats{Time: at, UsageNanoCores: &cores, UsageCoreNanoSeconds: &total}
+	pod.Memory = &stats.MemoryStats{Time: at, WorkingSetBytes: &bytes}
 	return pod
 }
 

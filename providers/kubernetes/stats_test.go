@@ -83,6 +83,32 @@ func TestStatsOfMetrics(t *testing.T) {
 	}
 }
 
+// The clock of a remote node that is ahead makes no figures of the future.
+func TestStatsOfMetricsOfAClockThatIsAhead(t *testing.T) {
+	p := between(t, "stats: metrics\n", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		fmt.Fprintf(w, `{"kind": "PodMetricsList", "apiVersion": "metrics.k8s.io/v1beta1", "items": [
+			{"metadata": {"namespace": "far", "name": "web-1"}, "timestamp": %q, "window": "15s", "containers": [
+				{"name": "main", "usage": {"cpu": "250m", "memory": "64Mi"}}]}]}`, time.Now().Add(time.Hour).UTC().Format(time.RFC3339))
+	}))
+	err := p.informer.GetStore().Add(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "far", Name: "web-1", Labels: p.translate.Home.LabelsOf("shop", "u-1"), Annotations: map[string]string{translate.AnnotationName: "web"},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	summary, err := p.GetStatsSummary(t.Context())
+	if err != nil || len(summary.Pods) != 1 {
+		t.Fatalf("there are %+v, %v", summary, err)
+	}
+	pod := summary.Pods[0]
+	for _, at := range []metav1.Time{pod.CPU.Time, pod.Memory.Time, pod.Containers[0].CPU.Time, pod.Containers[0].Memory.Time, summary.Node.CPU.Time, summary.Node.Memory.Time} {
+		if at.After(time.Now()) {
+			t.Errorf("there are figures of %s", at)
+		}
+	}
+}
+
 // A missing metrics API is an error, not a cluster in which nothing is used.
 func TestStatsWithoutMetricsServer(t *testing.T) {
 	p := between(t, "stats: metrics\n", http.NotFoundHandler())
