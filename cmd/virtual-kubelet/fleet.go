@@ -48,6 +48,9 @@ func (v *virtualNode) runFleet(ctx context.Context, began time.Time) (err error)
 	log.G(ctx).WithFields(fields).Info("Starting nodes")
 
 	v.standby.use(nodes.ProcessHandler())
+	if err := v.metrics.open(ctx); err != nil {
+		return unlessStopped(ctx, err)
+	}
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return nodes.Run(ctx) })
 	if v.shards == 0 {

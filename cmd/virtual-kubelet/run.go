@@ -57,12 +57,9 @@ func runNode(ctx context.Context, o *options, stdout, stderr io.Writer) (err err
 	defer started()
 
 	standby := newStandby()
-	if o.metricsAddr != "" {
-		serve, err := o.metricsServer(ctx, standby)
-		if err != nil {
-			return err
-		}
-		group.Go(func() error { return serve(ctx) })
+	metrics, err := o.newMetricsPort(ctx, group, standby)
+	if err != nil {
+		return err
 	}
 	config, source, identity, err := clusterConfig(starting, o)
 	if err != nil {
@@ -96,12 +93,15 @@ func runNode(ctx context.Context, o *options, stdout, stderr io.Writer) (err err
 	}
 	group.Go(func() error { return runAuth(ctx) })
 
-	v := virtualNode{options: o, client: client, address: address, auth: auth, standby: standby}
+	v := virtualNode{options: o, client: client, address: address, auth: auth, standby: standby, metrics: metrics}
 	if o.nodes > 0 || o.poolsFile != "" {
 		return v.runFleet(ctx, began)
 	}
 	if o.leaderElect {
 		standby.elect()
+		if err := metrics.open(ctx); err != nil {
+			return unlessStopped(ctx, err)
+		}
 		return o.election(client).Run(ctx, func(ctx context.Context) error { return v.run(ctx, time.Now()) })
 	}
 	return v.run(ctx, began)
@@ -118,6 +118,10 @@ func (v *virtualNode) run(ctx context.Context, began time.Time) error {
 		return unlessStopped(ctx, err)
 	}
 	defer claim.Release(ctx)
+	if err := v.metrics.open(ctx); err != nil {
+		return unlessStopped(ctx, err)
+	}
+	defer v.metrics.close() // before another process has the claim
 	n, err := v.build(ctx, claim)
 	if err != nil {
 		return unlessStopped(ctx, err)
@@ -229,6 +233,7 @@ type virtualNode struct {
 	auth    nodeutil.Auth
 
 	standby  *standby          // answers requests to --metrics-addr
+	metrics  *metricsPort      // where it does
 	mux      *http.ServeMux    // with the kubelet API, set by build
 	provider nodeutil.Provider // set by build
 	closer   io.Closer         // closes the provider; may be nil

@@ -2,11 +2,14 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
+	"syscall"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	"k8s.io/client-go/kubernetes"
 	_ "k8s.io/component-base/metrics/prometheus/restclient" // for its metrics
 	_ "k8s.io/component-base/metrics/prometheus/workqueue"  // for its metrics
@@ -59,19 +62,55 @@ func metricsHandler(all http.Handler) http.Handler {
 	return mux
 }
 
-// metricsServer opens the port of --metrics-addr, and returns a function that serves it.
-func (o *options) metricsServer(ctx context.Context, all http.Handler) (func(context.Context) error, error) {
-	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", o.metricsAddr)
-	if err != nil {
-		return nil, usagef("--metrics-addr cannot be served: %w", err)
+// metricsPort is that of --metrics-addr. A nil one is that of a process without the flag:
+// its methods do nothing.
+type metricsPort struct {
+	address string
+	server  *http.Server
+	group   *errgroup.Group // what serves the port is part of it
+	serving net.Addr        // nil until the port is open
+}
+
+// newMetricsPort opens the port before there is a node. Where it is in use it may be that
+// of the process that has the node, whose end this one waits for: open tries again.
+func (o *options) newMetricsPort(ctx context.Context, group *errgroup.Group, all http.Handler) (*metricsPort, error) {
+	if o.metricsAddr == "" {
+		return nil, nil
 	}
 	server := &http.Server{Handler: metricsHandler(all), ReadHeaderTimeout: 10 * time.Second}
-	return func(ctx context.Context) error {
-		defer context.AfterFunc(ctx, func() { _ = server.Close() })()
-		log.G(ctx).WithField("address", listener.Addr().String()).Info("Serving metrics")
-		if err := server.Serve(listener); err != http.ErrServerClosed {
+	p := &metricsPort{address: o.metricsAddr, server: server, group: group}
+	err := p.open(ctx)
+	if errors.Is(err, syscall.EADDRINUSE) {
+		log.G(ctx).WithError(err).Warn("Metrics are not served until this process may act for its node")
+		return p, nil
+	}
+	return p, err
+}
+
+// open opens the port unless it is open, and has it served until ctx ends.
+func (p *metricsPort) open(ctx context.Context) error {
+	if p == nil || p.serving != nil {
+		return nil
+	}
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", p.address)
+	if err != nil {
+		return usagef("--metrics-addr cannot be served: %w", err)
+	}
+	p.serving = listener.Addr()
+	p.group.Go(func() error {
+		defer context.AfterFunc(ctx, func() { _ = p.server.Close() })()
+		log.G(ctx).WithField("address", p.serving.String()).Info("Serving metrics")
+		if err := p.server.Serve(listener); err != http.ErrServerClosed {
 			return fmt.Errorf("cannot go on serving metrics: %w", err)
 		}
 		return nil
-	}, nil
+	})
+	return nil
+}
+
+// close frees the port, for the next process of the node.
+func (p *metricsPort) close() {
+	if p != nil {
+		_ = p.server.Close()
+	}
 }

@@ -3,7 +3,10 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
+	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -14,8 +17,13 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	certificatesv1 "k8s.io/api/certificates/v1"
+	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/kubernetes/scheme"
+
+	"github.com/virtual-kubelet/virtual-kubelet/log"
+	"github.com/virtual-kubelet/virtual-kubelet/node"
 )
 
 // matching is written lines to, and sends what the pattern finds in the first of them.
@@ -146,6 +154,98 @@ users: [{name: u, user: {token: t}}]
 		}
 		if path == "/metrics" && strings.Contains(string(body), want.says+"0\n") {
 			t.Error("the metrics do not have the age of the request")
+		}
+	}
+}
+
+// Of two processes of a node with one --metrics-addr the second waits for the end of the
+// first, and serves the metrics from then on. A port that is in use by others is an error
+// then, and an address that is wrong at once.
+func TestTwoProcessesWithOneMetricsAddr(t *testing.T) {
+	noCluster(t)
+	client := fake.NewSimpleClientset()
+	type process struct {
+		early     net.Addr      // where the metrics were served before there was a node
+		has, says <-chan string // the node, and where it serves the metrics
+		ended     <-chan error
+		stop      context.CancelFunc
+	}
+	start := func(id, address string) process {
+		ctx, cancel := context.WithCancel(t.Context())
+		has, says, ended := make(chan string, 1), make(chan string, 1), make(chan error, 1)
+		lines := io.MultiWriter(matching{regexp.MustCompile(`msg="(Starting node)"`), has}, matching{regexp.MustCompile(`Serving metrics.*address="?([0-9.:]+)`), says})
+		group, ctx := errgroup.WithContext(log.WithLogger(ctx, log.FromSlog(slog.New(slog.NewTextHandler(lines, nil)))))
+		o := parsed(t, "--provider", "mock", "--nodename", "vk", "--listen-address", "127.0.0.1", "--port", "0", "--metrics-addr", address)
+		o.identity = node.Identity{ID: id}
+		v := virtualNode{options: o, client: client, address: "127.0.0.1", auth: headerAuth{}, standby: newStandby()}
+		var err error
+		if v.metrics, err = o.newMetricsPort(ctx, group, v.standby); err != nil {
+			t.Fatal(err)
+		}
+		early := v.metrics.serving
+		group.Go(func() error { return v.run(ctx, time.Now()) })
+		go func() { ended <- group.Wait() }()
+		return process{early, has, says, ended, cancel}
+	}
+	await := func(what string, event <-chan string, p process) string {
+		t.Helper()
+		select {
+		case text := <-event:
+			return text
+		case err := <-p.ended:
+			t.Fatalf("before %s the process has ended: %v", what, err)
+		case <-t.Context().Done():
+			t.Fatal(what + " does not come")
+		}
+		return ""
+	}
+	end := func(p process) {
+		t.Helper()
+		p.stop()
+		if err := <-p.ended; err != nil {
+			t.Error(err)
+		}
+	}
+
+	first := start("first", "127.0.0.1:0")
+	await("it has the node", first.has, first)
+	address := first.early.String()
+	second := start("second", address)
+	if second.early != nil {
+		t.Error("both serve their metrics at one address")
+	}
+	end(first)
+	await("it has the node", second.has, second)
+	if at := await("it serves the metrics", second.says, second); at != address {
+		t.Errorf("it serves its metrics at %s, want %s", at, address)
+	}
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+address+"/metrics", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		t.Errorf("the metrics have the status %d", response.StatusCode)
+	}
+	end(second)
+
+	other, err := new(net.ListenConfig).Listen(t.Context(), "tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	third := start("third", address)
+	defer third.stop()
+	if _, ok := errors.AsType[usageError](<-third.ended); !ok {
+		t.Error("a process that has its node runs without the metrics it is to serve")
+	}
+	for _, wrong := range []string{"127.0.0.1:700000", "203.0.113.1:9100"} {
+		if _, err := (&options{metricsAddr: wrong}).newMetricsPort(t.Context(), nil, newStandby()); err == nil {
+			t.Errorf("%s is taken for an address to serve", wrong)
 		}
 	}
 }
