@@ -18,9 +18,10 @@ import (
 var ErrUnreachable = errors.New("cannot find out from which address the API server is reached")
 
 // Towards is the address from which the API server at the given URL is reached, or the
-// proxy to it; nil means http.ProxyFromEnvironment. No packet is sent for it, but those
-// that resolve the name. The API server does not proxy to loopback addresses: where it
-// runs on this machine, or its URL is empty, the result is that of Own.
+// proxy to it, unless that is on this machine; nil means http.ProxyFromEnvironment. No
+// packet is sent for it, but those that resolve the name. The API server does not proxy to
+// loopback addresses: where it runs on this machine, its URL is empty, or only a proxy on
+// this machine knows the way to it, the result is that of Own.
 func Towards(ctx context.Context, server string, proxy func(*http.Request) (*url.URL, error)) (net.IP, error) {
 	if server == "" {
 		return Own()
@@ -72,8 +73,21 @@ func localTowards(ctx context.Context, server string, proxy func(*http.Request) 
 	if err != nil {
 		return nil, err
 	}
-	first = cmp.Or(first, request.URL)
-	conn, err := new(net.Dialer).DialContext(ctx, "udp", net.JoinHostPort(first.Hostname(), cmp.Or(first.Port(), "443")))
+	if first == nil {
+		return localTo(ctx, request.URL)
+	}
+	ip, err := localTo(ctx, first)
+	if err == nil && ip.IsLoopback() { // that of the server is what counts, if this machine knows it
+		if direct, err := localTo(ctx, request.URL); err == nil {
+			return direct, nil
+		}
+	}
+	return ip, err
+}
+
+// localTo is the address from which packets to the host of a URL are sent.
+func localTo(ctx context.Context, to *url.URL) (net.IP, error) {
+	conn, err := new(net.Dialer).DialContext(ctx, "udp", net.JoinHostPort(to.Hostname(), cmp.Or(to.Port(), "443")))
 	if err != nil {
 		return nil, err
 	}

@@ -53,3 +53,18 @@ func TestTowardsAProxy(t *testing.T) {
 		t.Errorf("got %v, %v, want %v", ip, err, want)
 	}
 }
+
+// The address of a proxy on this machine does not tell by which of its addresses this
+// machine is reached: the route to the server itself does.
+func TestTowardsAServerBehindALocalProxy(t *testing.T) {
+	want, err := Own()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, at := range []string{"http://127.0.0.1:3128", "socks5://localhost:1080", "http://[::1]"} {
+		proxy := func(*http.Request) (*url.URL, error) { return url.Parse(at) }
+		if ip, err := localTowards(t.Context(), "https://"+want.String()+":6443", proxy); err != nil || !ip.Equal(want) {
+			t.Errorf("behind %s: got %v, %v, want %v", at, ip, err, want)
+		}
+	}
+}
