@@ -152,6 +152,9 @@ users: [{name: u, user: {token: t}}]
 		if err != nil || response.StatusCode != want.status || !strings.Contains(string(body), want.says) {
 			t.Errorf("%s: got %d %.300s, %v, want %d with %q", path, response.StatusCode, body, err, want.status, want.says)
 		}
+		if path == "/metrics" && strings.Contains(string(body), "\nvk_nodes{") {
+			t.Error("the metrics have nodes: VirtualKubeletNotStarted does not fire")
+		}
 		if path == "/metrics" && strings.Contains(string(body), want.says+"0\n") {
 			t.Error("the metrics do not have the age of the request")
 		}
