@@ -50,7 +50,8 @@ type evictor struct {
 	evicted  *worker   // the pod that was evicted last
 	since    time.Time // when that was
 
-	unmeasured map[types.UID]time.Time // pods whose storage was never measured, since when a victim was chosen
+	short      time.Time          // since when a victim is looked for as the disk is short; zero while it is not
+	unmeasured map[types.UID]bool // pods whose storage was not measured in all of that time
 }
 
 // watchPressure evicts pods until ctx ends.
@@ -69,6 +70,9 @@ func (e *Engine) watchPressure(ctx context.Context) {
 // pod.
 func (v *evictor) check(ctx context.Context) error {
 	met, levels, unknown := v.observeLevels(ctx)
+	if unknown == nil && !slices.ContainsFunc(met, ofDisk) {
+		v.short = time.Time{}
+	}
 	active := v.active()
 	evicted, err := v.evictExceeding(ctx, active)
 	if evicted || err != nil || unknown != nil || len(met) == 0 || v.cleaningUp() {
@@ -76,7 +80,7 @@ func (v *evictor) check(ctx context.Context) error {
 	}
 	signal := met[0]
 	log.G(ctx).WithFields(log.Fields{"signal": string(signal), "available": levels[signal].Available}).Warn("The machine runs out of something that pods use")
-	if signal.Condition() == corev1.NodeDiskPressure && v.collector != nil {
+	if ofDisk(signal) && v.collector != nil {
 		if _, err := v.collector.DeleteUnusedImages(ctx); err != nil {
 			log.G(ctx).WithError(err).Warn("Cannot remove unused images")
 		}
@@ -159,7 +163,7 @@ func (v *evictor) evictOne(ctx context.Context, signal eviction.Signal, level ev
 	if err != nil {
 		return err
 	}
-	if signal.Condition() == corev1.NodeDiskPressure && v.awaitsMeasurement(active, usage) {
+	if ofDisk(signal) && v.awaitsMeasurement(active, usage) {
 		log.G(ctx).Warn("No pod is evicted before it is known what all of them use, or that takes too long")
 		return nil
 	}
@@ -183,26 +187,29 @@ func (v *evictor) evictOne(ctx context.Context, signal eviction.Signal, level ev
 	return nil
 }
 
-// awaitsMeasurement reports whether pods may still be measured that never were: what others
-// use says little before. Those that take too long go first, as those that a kubelet
-// has no statistics of.
+// awaitsMeasurement reports whether pods may still be measured that were not since the disk is short: what others use says
+// little before. Those that take too long go first, as those that a kubelet has no statistics of; one of which only
+// the last moment is not known, as of a container that was started again, counts with what is.
 func (v *evictor) awaitsMeasurement(active []*worker, usage map[types.UID]eviction.Usage) (wait bool) {
-	now, before := time.Now(), v.unmeasured
-	v.unmeasured = map[types.UID]time.Time{}
+	begins, still := v.short.IsZero(), map[types.UID]bool{}
+	if begins {
+		v.short = time.Now()
+	}
 	for _, w := range active {
 		pod, _ := w.current()
-		if !usage[pod.UID].Unmeasured || eviction.Critical(pod) {
-			continue
+		u := usage[pod.UID]
+		if u.Unmeasured && (begins || v.unmeasured[pod.UID]) {
+			still[pod.UID] = true
+			wait = wait || !eviction.Critical(pod)
 		}
-		since, known := before[pod.UID]
-		if !known {
-			since = now
-		}
-		v.unmeasured[pod.UID] = since
-		wait = wait || now.Sub(since) < unmeasuredWait
+		u.Unmeasured = still[pod.UID]
+		usage[pod.UID] = u
 	}
-	return wait
+	v.unmeasured = still
+	return wait && time.Since(v.short) < unmeasuredWait
 }
+
+func ofDisk(signal eviction.Signal) bool { return signal.Condition() == corev1.NodeDiskPressure }
 
 // evict ends a pod that has not done so itself. It outlives this process.
 func (w *worker) evict(ctx context.Context, pod *corev1.Pod, failure podspec.Failure) {

@@ -431,3 +431,87 @@ func TestEvictedPodIsDeletedWhileItsContainersAreRemoved(t *testing.T) {
 		r.wantGone(pod)
 	})
 }
+
+// What is not known of a pod for a moment only, as of a container that was started again, has it not evicted in place of one
+// that uses more, and holds up no evictions, also if it is another pod each time.
+func TestMomentsWithoutAMeasurement(t *testing.T) {
+	var full atomic.Bool
+	pressed := func(r *rig) {
+		r.cfg.Eviction = Eviction{Thresholds: eviction.Defaults(), Levels: func(context.Context) (eviction.Levels, error) {
+			level := eviction.Level{Available: 50, Capacity: 100}
+			if full.Load() {
+				level.Available = 1
+			}
+			return eviction.Levels{eviction.NodeFsAvailable: level}, nil
+		}}
+	}
+	stats := func(r *rig, without string) {
+		var listed []*runtimeapi.ContainerStats
+		for name, used := range map[string]uint64{"a": 1 << 30, "b": 1 << 10, "c": 1 << 10} {
+			if r.runtime.newest(name) == nil { // its pod was evicted
+				continue
+			}
+			s := statsOf(r, name, 1, 1, 1, used)
+			if name == without {
+				s.WritableLayer = nil
+			}
+			listed = append(listed, s)
+		}
+		count(r, listed...)
+	}
+	begin := func(r *rig) (hog *corev1.Pod, others []*corev1.Pod) {
+		full.Store(false)
+		var pods []*corev1.Pod
+		for _, name := range []string{"a", "b", "c"} {
+			pod := makePod(name)
+			pod.Name = name
+			r.create(pod)
+			pods = append(pods, pod)
+		}
+		stats(r, "")
+		r.after(time.Minute) // all were measured
+		return pods[0], pods[1:]
+	}
+	check := func(r *rig, hog *corev1.Pod, others []*corev1.Pod) {
+		r.t.Helper()
+		if s := r.status(hog); s.Reason != eviction.Reason {
+			r.t.Errorf("the pod that uses most is %s", s.Phase)
+		}
+		r.wantState(others[0], "Running b=ready")
+		r.wantState(others[1], "Running c=ready")
+	}
+	t.Run("once more after an hour", func(t *testing.T) {
+		inBubbleWith(t, pressed, func(r *rig) {
+			hog, others := begin(r)
+			stats(r, "b")
+			full.Store(true)
+			r.after(11 * time.Second)
+			full.Store(false)
+			stats(r, "")
+			r.after(time.Hour)
+			stats(r, "b")
+			full.Store(true)
+			r.after(11 * time.Second)
+			stats(r, "")
+			for range 20 {
+				if r.after(time.Second); r.status(hog).Reason == eviction.Reason {
+					full.Store(false)
+				}
+			}
+			check(r, hog, others)
+		})
+	})
+	t.Run("another each time", func(t *testing.T) {
+		inBubbleWith(t, pressed, func(r *rig) {
+			hog, others := begin(r)
+			full.Store(true)
+			for i := range 40 {
+				stats(r, []string{"b", "c"}[i/10%2])
+				if r.after(time.Second); r.status(hog).Reason == eviction.Reason {
+					full.Store(false)
+				}
+			}
+			check(r, hog, others)
+		})
+	})
+}
