@@ -167,9 +167,8 @@ func median(values []float64) float64 {
 	return (sorted[(len(sorted)-1)/2] + sorted[len(sorted)/2]) / 2
 }
 
-// quarters are the medians of the first and the last quarter of a course, whose first value counts
-// for nothing: caches are filled by then.
-func quarters(course []float64) (first, last float64) {
+// quarters are the medians of the second and of the last quarter of a course.
+func quarters(course []float64) (second, last float64) {
 	n := max(len(course)/4, 1)
-	return median(course[:n]), median(course[len(course)-n:])
+	return median(course[min(n, len(course)-n):][:n]), median(course[len(course)-n:])
 }

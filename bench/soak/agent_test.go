@@ -3,11 +3,18 @@ package main
 import "testing"
 
 func TestQuarters(t *testing.T) {
-	if first, last := quarters([]float64{9, 1, 2, 3, 4, 5, 6, 8}); first != 5 || last != 7 {
-		t.Errorf("got %v and %v", first, last)
-	}
-	if first, last := quarters([]float64{3, 5}); first != 3 || last != 5 {
-		t.Errorf("of two: %v and %v", first, last)
+	for _, tc := range []struct {
+		course       []float64
+		second, last float64
+	}{
+		{[]float64{9, 1, 2, 4, 4, 5, 6, 8}, 3, 7},
+		{[]float64{9, 1, 2, 4, 5}, 1, 5},
+		{[]float64{3, 5}, 5, 5},
+		{[]float64{3}, 3, 3},
+	} {
+		if second, last := quarters(tc.course); second != tc.second || last != tc.last {
+			t.Errorf("%v: got %v and %v, want %v and %v", tc.course, second, last, tc.second, tc.last)
+		}
 	}
 }
 

@@ -1,6 +1,6 @@
 // Command soak has one agent run pods for hours that come and go, while the API server fails
 // now and then, and looks each minute at what the agent has in memory, open and running. It is
-// to be the same in the last quarter of the time as in the first.
+// to be the same in the last quarter of the time as in the second.
 //
 // The agent is bin/virtual-kubelet, with provider mock, process or kubernetes; the control
 // planes are real. How it fares with a provider that fails, too, is for the test of the same
