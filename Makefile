@@ -234,8 +234,8 @@ bench-soak: build controlplane ## SOAK_FOR (1h) each of pods of mock, process (a
 	@scripts/gobuild.sh "bench" bin/soak ./bench/soak
 	@scripts/gobuild.sh "bench" bin/bench ./bench
 	bin/soak $(BENCH_FLAGS) --for $(SOAK_FOR) --pods 10000 --rate 10
-	bin/soak $(BENCH_FLAGS) --for $(SOAK_FOR) --provider process --pods 300 --rate 3
-	bin/soak $(BENCH_FLAGS) --for $(SOAK_FOR) --provider kubernetes --pods 1000
+	bin/soak $(BENCH_FLAGS) --for $(SOAK_FOR) --provider process --pods 150 --rate 2
+	bin/soak $(BENCH_FLAGS) --for $(SOAK_FOR) --provider kubernetes --pods 300 --rate 3
 	bin/bench table $(BENCH_OUT)/soak-*.json --into docs/performance.md
 
 .PHONY: test

@@ -50,7 +50,8 @@ type Observation struct {
 	ResizePending, ResizeInProgress *Resize
 
 	// Restarting is set while all containers are ended to be started again by a
-	// restart rule of one of them (KEP-5532).
+	// restart rule of one of them (KEP-5532). The condition AllContainersRestarting is True
+	// then, unless the pod has ended, and otherwise False in pods that have such a rule.
 	Restarting bool
 
 	// Ended means that nothing of the pod runs any more, and nothing will: its

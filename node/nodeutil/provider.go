@@ -20,8 +20,8 @@ import (
 // What a backend cannot do returns an error: errors.ErrUnsupported becomes a 501,
 // one with a class the status that errdefs.Describe names (404 for NotFound), any
 // other a 500 with its text. So does a panic, without its text. The methods are called
-// for requests of clients, once NotifyPods has returned at any time and also for the same
-// pod, and are not tried again.
+// for requests of clients, at any time from when NotifyPods has returned until the node
+// ends, also for the same pod, and are not tried again.
 type Provider interface {
 	node.PodLifecycleHandler
 

@@ -24,8 +24,8 @@ type Usage struct {
 	Storage, MemoryOf map[string]int64
 	Other             int64 // local storage that is of no volume and no container
 	Inodes            int64 // of its local storage, volumes in memory left out
-	// Unmeasured is set while the local storage was never measured to the end: the rest
-	// is what is known of it.
+	// Unmeasured is set if the local storage was not measured to the end: the rest is what is
+	// known of it. Victim has those with it first.
 	Unmeasured bool
 }
 
