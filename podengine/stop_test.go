@@ -507,12 +507,7 @@ func TestPodsThatCannotBeStopped(t *testing.T) {
 			return nil
 		})
 		r.delete(pod, 60)
-		r.runtime.intercept(func(_ context.Context, call string) error {
-			if strings.HasPrefix(call, "StopContainer") {
-				return errors.New("not now")
-			}
-			return nil
-		})
+		r.refuseStops()
 		r.delete(pod, 30)
 		r.after(time.Minute)
 		r.wantEvents(

@@ -67,10 +67,11 @@ func (s *soak) startAgent(ctx context.Context) (a *agent, err error) {
 	if err := os.WriteFile(config, content, 0o600); err != nil {
 		return nil, err
 	}
-	a = &agent{client: s.home.client, log: filepath.Join(s.dir, "agent.log")}
-	if a.metrics, err = freeAddress(); err != nil {
+	ports, err := daemon.FreePorts(1)
+	if err != nil {
 		return nil, err
 	}
+	a = &agent{client: s.home.client, log: filepath.Join(s.dir, "agent.log"), metrics: fmt.Sprintf("127.0.0.1:%d", ports[0])}
 	log, err := os.Create(a.log)
 	if err != nil {
 		return nil, err

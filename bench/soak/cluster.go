@@ -6,7 +6,6 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -178,12 +177,4 @@ func waitReady(ctx context.Context, client kubernetes.Interface, node string) er
 		return fmt.Errorf("wait until node %s is Ready: %w", node, err)
 	}
 	return nil
-}
-
-func freeAddress() (string, error) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
-	}
-	return listener.Addr().String(), listener.Close()
 }
