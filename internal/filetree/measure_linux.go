@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"math"
 	"os"
 
@@ -22,7 +23,8 @@ const (
 // a file. Links are not followed, other file systems below it are left out, and a
 // file with several names counts once. It needs memory for directories, but not for
 // files with one name, and for few others, and it ends with ctx. A directory that does not
-// exist takes nothing. With an error, the result is what was counted so far.
+// exist takes nothing. With an error, the result is what was counted so far: if that is
+// fs.ErrPermission, all but what may not be read.
 func Measure(ctx context.Context, dir string) (Used, error) {
 	fd, err := unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if errors.Is(err, unix.ENOTDIR) {
@@ -44,8 +46,8 @@ func Measure(ctx context.Context, dir string) (Used, error) {
 	return m.sum(), nil
 }
 
-// meter sums up a tree. It holds the descriptor of one directory, and goes back by
-// "..", which is checked: a tree may be deeper than a process may have descriptors.
+// meter sums up a tree. It holds the descriptors of the root and of one directory, and goes back by
+// "..", which is checked, or from the root by names: a tree may be deeper than a process may have descriptors.
 type meter struct {
 	ctx      context.Context
 	reporter reporter
@@ -54,19 +56,31 @@ type meter struct {
 	room     int               // how many there may be; 0 once there were so many
 	shares   float64           // of inodes, of which each name counts for a share
 	used     Used
+	skipped  error // why something was left out
 }
 
 // step is a directory on the way down.
 type step struct {
+	name    string // in the one above
 	inode   uint64
 	pending []string // directories that are still to be measured
 }
 
-// errMoved is found where a directory was moved while it was measured.
+// errMoved is found where a directory was moved while it was measured, with what is not measured yet.
 var errMoved = errors.New("its directories are being moved")
 
-func (m *meter) measure(dir *os.File) (err error) {
-	defer func() { _ = dir.Close() }()
+func (m *meter) measure(root *os.File) error {
+	dir := root
+	enter := func(to *os.File) {
+		if dir != root {
+			_ = dir.Close()
+		}
+		dir = to
+	}
+	defer func() {
+		enter(root)
+		_ = root.Close()
+	}()
 	var info unix.Stat_t
 	if err := unix.Fstat(int(dir.Fd()), &info); err != nil {
 		return err
@@ -77,19 +91,20 @@ func (m *meter) measure(dir *os.File) (err error) {
 	if err != nil {
 		return err
 	}
-	way := []step{{info.Ino, pending}}
+	way := []step{{"", info.Ino, pending}}
 	for {
 		here := &way[len(way)-1]
 		if len(here.pending) == 0 {
 			if way = way[:len(way)-1]; len(way) == 0 {
-				return nil
+				return m.skipped
 			}
 			up, err := m.open(dir, "..", way[len(way)-1].inode)
-			if err != nil {
-				return err
+			if err != nil { // it was moved to elsewhere
+				if up, way, err = m.find(root, way); err != nil {
+					return err
+				}
 			}
-			_ = dir.Close()
-			dir = up
+			enter(up)
 			continue
 		}
 		name := here.pending[len(here.pending)-1]
@@ -98,18 +113,53 @@ func (m *meter) measure(dir *os.File) (err error) {
 		if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP) || errors.Is(err, errElsewhere) {
 			continue // it has changed, or another file system is mounted there
 		}
+		if errors.Is(err, fs.ErrPermission) {
+			m.skip(err)
+			continue
+		}
 		if err != nil {
 			return err
 		}
-		_ = dir.Close()
-		dir = below
+		enter(below)
 		if err := unix.Fstat(int(dir.Fd()), &info); err != nil {
 			return err
 		}
 		if pending, err = m.list(dir); err != nil {
 			return err
 		}
-		way = append(way, step{info.Ino, pending})
+		way = append(way, step{name, info.Ino, pending})
+	}
+}
+
+// find goes a way again, from the root, and returns the last directory on it. What is not where it was is
+// left out, with all that was to be measured below it: the way ends before it.
+func (m *meter) find(root *os.File, way []step) (*os.File, []step, error) {
+	if err := m.ctx.Err(); err != nil {
+		return nil, nil, err
+	}
+	at := root
+	for i, s := range way {
+		if i == 0 {
+			continue
+		}
+		next, err := m.open(at, s.name, s.inode)
+		if err != nil {
+			m.skip(errMoved)
+			return at, way[:i], nil
+		}
+		if at != root {
+			_ = at.Close()
+		}
+		at = next
+	}
+	return at, way, nil
+}
+
+// skip remembers why something was left out. That it may not be read, which does not change, hides no other
+// reason.
+func (m *meter) skip(why error) {
+	if m.skipped == nil || errors.Is(m.skipped, fs.ErrPermission) {
+		m.skipped = why
 	}
 }
 
