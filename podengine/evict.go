@@ -47,8 +47,7 @@ const (
 type evictor struct {
 	*Engine
 	pressure eviction.Pressure
-	evicted  *worker   // the pod that was evicted last
-	since    time.Time // when that was
+	evicted  map[*worker]time.Time // pods that were evicted and still have what they give back; since when that is known
 
 	short      time.Time          // since when a victim is looked for as the disk is short; zero while it is not
 	unmeasured map[types.UID]bool // pods whose storage was not measured in all of that time
@@ -74,8 +73,9 @@ func (v *evictor) check(ctx context.Context) error {
 		v.short = time.Time{}
 	}
 	active := v.active()
+	cleaningUp := v.cleaningUp()
 	evicted, err := v.evictExceeding(ctx, active)
-	if evicted || err != nil || unknown != nil || len(met) == 0 || v.cleaningUp() {
+	if evicted || err != nil || unknown != nil || len(met) == 0 || cleaningUp {
 		return errors.Join(unknown, err)
 	}
 	signal := met[0]
@@ -91,15 +91,23 @@ func (v *evictor) check(ctx context.Context) error {
 	return v.evictOne(ctx, signal, levels[signal], active)
 }
 
-// cleaningUp reports whether the pod that was evicted last still has what it is to give
-// back: that may be enough.
-func (v *evictor) cleaningUp() bool {
-	if v.evicted == nil || time.Since(v.since) >= cleanUpTimeout || v.evicted.released.Load() {
-		v.evicted = nil
-		return false
+// cleaningUp reports whether a pod that was evicted, be it by an earlier process, still has what it is to
+// give back: that may be enough. None is waited for longer than cleanUpTimeout.
+func (v *evictor) cleaningUp() (wait bool) {
+	now, before := time.Now(), v.evicted
+	v.evicted = map[*worker]time.Time{}
+	for _, w := range v.all() {
+		since, known := before[w]
+		if _, stop := w.current(); !known && !stop.evicts() || w.released.Load() {
+			continue
+		}
+		if !known {
+			since = now
+		}
+		v.evicted[w] = since
+		wait = wait || now.Sub(since) < cleanUpTimeout
 	}
-	pod, _ := v.evicted.current()
-	return v.worker(pod.UID) == v.evicted
+	return wait
 }
 
 // observeLevels returns of what there is too little, and reports the conditions.
@@ -124,10 +132,11 @@ func (v *evictor) observeLevels(ctx context.Context) ([]eviction.Signal, evictio
 	return met, levels, nil
 }
 
-// active are the workers of pods that run, and are not to end.
+// active are the workers of pods that run, and may do so for longer than one that is evicted.
 func (v *evictor) active() (workers []*worker) {
+	latest := time.Now().Add(evictGrace)
 	for _, w := range v.all() {
-		if _, stop := w.current(); stop == nil && !w.hasEnded() {
+		if _, stop := w.current(); (stop == nil || stop.by.After(latest)) && !w.hasEnded() {
 			workers = append(workers, w)
 		}
 	}
@@ -150,7 +159,7 @@ func (v *evictor) evictExceeding(ctx context.Context, active []*worker) (evicted
 	for _, w := range limited {
 		pod, _ := w.current()
 		if why := eviction.Exceeded(pod, usage[pod.UID]); why != "" && !eviction.Critical(pod) {
-			w.evict(ctx, pod, podspec.Failure{Reason: eviction.Reason, Message: why})
+			v.evict(ctx, w, pod, podspec.Failure{Reason: eviction.Reason, Message: why})
 			evicted = true
 		}
 	}
@@ -178,8 +187,7 @@ func (v *evictor) evictOne(ctx context.Context, signal eviction.Signal, level ev
 		log.G(ctx).Warn("There is no pod to evict")
 		return nil
 	}
-	v.evicted, v.since = workers[pod.UID], time.Now()
-	v.evicted.evict(ctx, pod, podspec.Failure{
+	v.evict(ctx, workers[pod.UID], pod, podspec.Failure{
 		Reason:    eviction.Reason,
 		Message:   eviction.Message(signal, v.cfg.Eviction.Thresholds[signal], level, pod, usage[pod.UID]),
 		Disrupted: true,
@@ -211,9 +219,10 @@ func (v *evictor) awaitsMeasurement(active []*worker, usage map[types.UID]evicti
 
 func ofDisk(signal eviction.Signal) bool { return signal.Condition() == corev1.NodeDiskPressure }
 
-// evict ends a pod that has not done so itself. It outlives this process.
-func (w *worker) evict(ctx context.Context, pod *corev1.Pod, failure podspec.Failure) {
-	w.engine.cfg.Events.Event(pod, corev1.EventTypeWarning, failure.Reason, failure.Message)
+// evict ends a pod that has not done so itself, or within a second where it has more time. It outlives this process.
+func (v *evictor) evict(ctx context.Context, w *worker, pod *corev1.Pod, failure podspec.Failure) {
+	v.evicted[w] = time.Now()
+	v.cfg.Events.Event(pod, corev1.EventTypeWarning, failure.Reason, failure.Message)
 	if err := w.end(stop{by: time.Now().Add(evictGrace), failure: &failure}); err != nil {
 		log.G(ctx).WithError(err).Warn("Cannot keep that a pod is evicted")
 	}

@@ -1,6 +1,7 @@
 package podengine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"maps"
@@ -223,7 +224,7 @@ func (s *stop) and(other stop) *stop {
 	if !other.by.Before(s.by) && (s.deleted || !other.deleted) {
 		return s
 	}
-	other.failure = s.failure
+	other.failure = cmp.Or(s.failure, other.failure)
 	other.deleted = other.deleted || s.deleted
 	if s.by.Before(other.by) {
 		other.by = s.by

@@ -1,0 +1,136 @@
+package podengine
+
+import (
+	"context"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/virtual-kubelet/virtual-kubelet/podengine/eviction"
+)
+
+// shortOf has the machine be short of something while is says so.
+func (r *rig) shortOf(signal eviction.Signal, is func() bool) {
+	r.cfg.Eviction = Eviction{Thresholds: eviction.Thresholds{signal: {Percent: 10}}, Levels: func(context.Context) (eviction.Levels, error) {
+		level := eviction.Level{Available: 50, Capacity: 100}
+		if is() {
+			level.Available = 1
+		}
+		return eviction.Levels{signal: level}, nil
+	}}
+}
+
+// named is a pod of one container that is called as the pod.
+func named(name string, change ...func(*corev1.Pod)) *corev1.Pod {
+	pod := makePod(name, change...)
+	pod.Name = name
+	return pod
+}
+
+// endless ends only when it is killed.
+var endless = plan{lingers: 1000 * time.Hour}
+
+// A pod that is to end some time, and uses too much until then, is evicted in place of innocent ones.
+func TestPodsThatEndLaterAreEvicted(t *testing.T) {
+	const day = 86400
+	t.Run("deleted, over its limit", func(t *testing.T) {
+		inBubble(t, func(r *rig) {
+			pod := named("a", withVolume("1Mi"))
+			r.runtime.plans["a"] = endless
+			r.create(pod)
+			r.delete(pod, day)
+			r.fill(pod, 2<<20)
+			r.after(20 * time.Second)
+			r.wantGone(pod)
+			if n := r.events.count(`Warning Evicted: Usage of EmptyDir volume "data" exceeds the limit "1Mi". `); n != 1 {
+				t.Errorf("events are %v", r.events.drain())
+			}
+		})
+	})
+	t.Run("past its deadline, over its limit", func(t *testing.T) {
+		inBubble(t, func(r *rig) {
+			pod := named("a", withVolume("1Mi"), func(pod *corev1.Pod) {
+				pod.Spec.ActiveDeadlineSeconds, pod.Spec.TerminationGracePeriodSeconds = ptr.To[int64](1), ptr.To[int64](day)
+			})
+			r.runtime.plans["a"] = endless
+			r.create(pod)
+			r.after(5 * time.Second)
+			r.fill(pod, 2<<20)
+			r.after(20 * time.Second)
+			if s := r.status(pod); s.Phase != corev1.PodFailed || s.Reason != "DeadlineExceeded" {
+				t.Errorf("the pod is %s: %s", s.Phase, s.Reason)
+			}
+		})
+	})
+	t.Run("deleted, under pressure", func(t *testing.T) {
+		var short atomic.Bool
+		inBubbleWith(t, func(r *rig) { r.shortOf(eviction.MemoryAvailable, short.Load) }, func(r *rig) {
+			large, small := named("a"), named("b")
+			r.runtime.plans["a"] = endless
+			r.create(large)
+			r.create(small)
+			r.stats(large, 2<<20, 0)
+			r.stats(small, 1<<20, 0)
+			r.delete(large, day)
+			short.Store(true)
+			r.after(15 * time.Second)
+			short.Store(false)
+			if r.worker(large.UID) != nil {
+				t.Error("the pod that uses most goes on")
+			}
+			r.wantState(small, "Running b=ready")
+		})
+	})
+}
+
+// While a pod ends that was evicted for its own limit, or was evicted before a restart, no other is evicted
+// for what its end may give back; after half a minute the next one is.
+func TestEvictionsOfAllKindsHoldUpTheNext(t *testing.T) {
+	for name, test := range map[string]struct{ deleted, restarted bool }{
+		"limit":                  {},
+		"limit, and deleted":     {deleted: true},
+		"limit, and a restart":   {restarted: true},
+		"deleted, and a restart": {true, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var short atomic.Bool
+			inBubbleWith(t, func(r *rig) { r.shortOf(eviction.MemoryAvailable, short.Load) }, func(r *rig) {
+				full, other := named("full", withVolume("1Mi")), named("other")
+				r.runtime.plans["full"] = endless
+				r.create(full)
+				r.create(other)
+				r.stats(full, 1<<20, 0)
+				r.stats(other, 1<<20, 0)
+				r.runtime.intercept(func(ctx context.Context, call string) error {
+					if strings.HasPrefix(call, "StopContainer full") { // not even when it is killed
+						<-ctx.Done()
+					}
+					return nil
+				})
+				if test.deleted {
+					r.delete(full, 86400)
+				}
+				r.fill(full, 2<<20)
+				r.after(11 * time.Second)
+				if n := r.events.count(`Warning Evicted: Usage of EmptyDir volume "data" exceeds the limit "1Mi". `); n != 1 {
+					t.Errorf("events are %v", r.events.drain())
+				}
+				short.Store(true)
+				if test.restarted {
+					r.restart(time.Minute)
+				}
+				r.after(25 * time.Second)
+				r.wantState(other, "Running other=ready")
+				r.after(30 * time.Second)
+				if s := r.status(other); s.Reason != eviction.Reason {
+					t.Errorf("after a while the other one is %s: %s", s.Phase, s.Reason)
+				}
+				r.runtime.intercept(nil)
+			})
+		})
+	}
+}
