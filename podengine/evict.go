@@ -65,8 +65,8 @@ func (e *Engine) watchPressure(ctx context.Context) {
 }
 
 // check evicts pods that use more local storage than they may. If there are none, and
-// the machine runs out of something, it makes room by removing images, or evicts one
-// pod.
+// the machine runs out of something, it makes room by removing containers that have ended
+// and images, or evicts one pod.
 func (v *evictor) check(ctx context.Context) error {
 	met, levels, unknown := v.observeLevels(ctx)
 	if unknown == nil && !slices.ContainsFunc(met, ofDisk) {
@@ -80,10 +80,8 @@ func (v *evictor) check(ctx context.Context) error {
 	}
 	signal := met[0]
 	log.G(ctx).WithFields(log.Fields{"signal": string(signal), "available": levels[signal].Available}).Warn("The machine runs out of something that pods use")
-	if ofDisk(signal) && v.collector != nil {
-		if _, err := v.collector.DeleteUnusedImages(ctx); err != nil {
-			log.G(ctx).WithError(err).Warn("Cannot remove unused images")
-		}
+	if ofDisk(signal) {
+		v.freeDisk(ctx)
 		if met, levels, err = v.observeLevels(ctx); err != nil || !slices.Contains(met, signal) {
 			return err
 		}
@@ -108,6 +106,27 @@ func (v *evictor) cleaningUp() (wait bool) {
 		wait = wait || now.Sub(since) < cleanUpTimeout
 	}
 	return wait
+}
+
+// freeDisk removes what no pod that runs needs. It waits once for each pod that has ended, and for no longer
+// than cleanUpTimeout, until the runtime has removed its containers.
+func (v *evictor) freeDisk(ctx context.Context) {
+	var busy []<-chan struct{}
+	for _, w := range v.all() {
+		if w.hasEnded() && !w.empty.Swap(true) {
+			w.nudge()
+			busy = append(busy, w.emptied)
+		}
+	}
+	wait, cancel := context.WithTimeout(ctx, cleanUpTimeout)
+	defer cancel()
+	periodic.Await(wait, busy...)
+	if v.collector == nil {
+		return
+	}
+	if _, err := v.collector.DeleteUnusedImages(ctx); err != nil {
+		log.G(ctx).WithError(err).Warn("Cannot remove unused images")
+	}
 }
 
 // observeLevels returns of what there is too little, and reports the conditions.

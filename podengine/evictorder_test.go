@@ -134,3 +134,52 @@ func TestEvictionsOfAllKindsHoldUpTheNext(t *testing.T) {
 		})
 	}
 }
+
+// A disk that is full has what ended pods have written removed before any pod that runs is evicted. How they
+// ended stays.
+func TestEndedPodsGiveBackWhatTheirContainersHaveWritten(t *testing.T) {
+	for name, takes := range map[string]time.Duration{"at once": 0, "slowly": 20 * time.Second} {
+		t.Run(name, func(t *testing.T) {
+			var full atomic.Bool
+			inBubbleWith(t, func(r *rig) {
+				r.shortOf(eviction.NodeFsAvailable, func() bool {
+					return full.Load() && (r.runtime.newest("done") != nil || r.runtime.newest("failed") != nil)
+				})
+			}, func(r *rig) {
+				r.runtime.plans["done"], r.runtime.plans["failed"] = plan{runs: time.Second}, plan{runs: time.Second, code: 1}
+				done := named("done", func(pod *corev1.Pod) { pod.Spec.RestartPolicy = corev1.RestartPolicyOnFailure })
+				failed := named("failed", func(pod *corev1.Pod) { pod.Spec.RestartPolicy = corev1.RestartPolicyNever })
+				runs := named("runs")
+				for _, pod := range []*corev1.Pod{done, failed, runs} {
+					r.create(pod)
+				}
+				r.stats(runs, 0, 1<<20)
+				r.after(time.Minute)
+				r.runtime.intercept(func(_ context.Context, call string) error {
+					if strings.HasPrefix(call, "RemoveContainer") {
+						time.Sleep(takes)
+					}
+					return nil
+				})
+				full.Store(true)
+				r.after(time.Minute)
+				r.runtime.intercept(nil)
+				for range 2 {
+					r.wantState(runs, "Running runs=ready")
+					r.wantState(done, "Succeeded done=Completed/0")
+					r.wantState(failed, "Failed failed=Error/1")
+					r.restart(time.Minute)
+					r.after(time.Minute)
+				}
+				if r.runtime.newest("done") != nil || r.runtime.newest("failed") != nil {
+					t.Error("containers that have ended are still there")
+				}
+				for _, pod := range []*corev1.Pod{done, failed, runs} {
+					r.delete(pod, 30)
+				}
+				r.after(time.Second)
+				r.wantGone(done)
+			})
+		})
+	}
+}

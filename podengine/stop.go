@@ -234,11 +234,12 @@ func (w *worker) discard(ctx context.Context, name, id string) error {
 
 // release has a pod that has ended, and is not deleted yet, give back what only
 // running containers need: volumes and tokens. Its logs and termination messages
-// stay, and the state by which it is known. One that was evicted gives back its
-// containers too. It returns when to try again.
+// stay, and the state by which it is known. One that was evicted, or ended on a disk
+// that is short, gives back its containers too. It returns when to try again.
 func (w *worker) release(ctx context.Context, pod *corev1.Pod, stop *stop, seen *runtimeView) (again time.Time) {
 	never := time.Now().Add(24 * time.Hour)
-	if w.released.Load() {
+	empty := (stop.evicts() || w.empty.Load()) && !w.isEmptied()
+	if w.released.Load() && !empty {
 		return never
 	}
 	w.engine.probes.Forget(pod.UID)
@@ -247,14 +248,34 @@ func (w *worker) release(ctx context.Context, pod *corev1.Pod, stop *stop, seen 
 		log.G(ctx).WithError(err).Warn("Cannot give back the volumes of a pod that has ended yet")
 		return time.Now().Add(lastRetry)
 	}
-	if stop.evicts() {
+	if empty {
+		if !stop.evicts() && !w.onDisk() {
+			return time.Now().Add(lastRetry) // else a restart may run again what has succeeded
+		}
 		if err := w.removeEnded(ctx, seen); err != nil {
-			log.G(ctx).WithError(err).Warn("Cannot remove the containers of a pod that was evicted yet")
+			log.G(ctx).WithError(err).Warn("Cannot remove the containers of a pod that has ended yet")
 			return time.Now().Add(lastRetry)
 		}
+		w.setEmptied()
 	}
 	w.released.Store(true)
 	return never
+}
+
+func (w *worker) isEmptied() bool {
+	select {
+	case <-w.emptied:
+		return true
+	default:
+		return false
+	}
+}
+
+// setEmptied is for the worker's goroutine.
+func (w *worker) setEmptied() {
+	if !w.isEmptied() {
+		close(w.emptied)
+	}
 }
 
 func (w *worker) unmount(pod *corev1.Pod) error {
@@ -273,8 +294,8 @@ func (s *stop) evicts() bool {
 }
 
 // removeEnded removes the containers that have ended, as a kubelet does with those of
-// a pod that was evicted: they may have filled the disk. The status has how they ended.
-// It may not be written yet, for want of the very space that this frees.
+// a pod that was evicted, and on a full disk: they may have filled it. The status has how they ended.
+// Of a pod that was evicted it may not be written yet, for want of the very space that this frees.
 func (w *worker) removeEnded(ctx context.Context, seen *runtimeView) error {
 	var errs []error
 	for _, attempts := range seen.containers {

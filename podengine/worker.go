@@ -40,7 +40,9 @@ type worker struct {
 	wake    chan struct{} // has room for one
 	hurry   atomic.Bool   // what failed is to be tried again at once
 
-	released atomic.Bool // the pod has ended, and given back what release has it give back
+	released atomic.Bool   // the pod has ended, and given back what release has it give back
+	empty    atomic.Bool   // once it has ended its containers are to be removed, too
+	emptied  chan struct{} // closed when they were, or the worker ends
 
 	disk    sync.Mutex // one write of the pod's state at a time
 	removed bool       // the state was removed, for good; guarded by disk
@@ -126,6 +128,7 @@ func newWorker(e *Engine, pod *corev1.Pod, taken time.Time) *worker {
 	return &worker{
 		engine:   e,
 		wake:     make(chan struct{}, 1),
+		emptied:  make(chan struct{}),
 		desired:  desired{pod: pod},
 		taken:    taken,
 		failures: map[string]failure{},
@@ -264,6 +267,7 @@ func (w *worker) run(ctx context.Context) {
 	pod, _ := w.current()
 	ctx = log.WithLogger(ctx, log.G(ctx).WithFields(log.Fields{"namespace": pod.Namespace, "pod": pod.Name}))
 	w.engine.cfg.Objects.Follow(pod)
+	defer w.setEmptied()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
