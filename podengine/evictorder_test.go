@@ -2,12 +2,14 @@ package podengine
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"k8s.io/utils/ptr"
 
 	"github.com/virtual-kubelet/virtual-kubelet/podengine/eviction"
@@ -182,4 +184,29 @@ func TestEndedPodsGiveBackWhatTheirContainersHaveWritten(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Images that were there at the start count as seen then: a disk that is short soon after has them removed
+// before a pod is evicted.
+func TestImagesAreSeenAtTheStart(t *testing.T) {
+	var full atomic.Bool
+	inBubbleWith(t, func(r *rig) {
+		r.cfg.ImageGC = ImageGC{Usage: func(context.Context) (uint64, uint64, error) { return 100, 100, nil }}
+		r.shortOf(eviction.NodeFsAvailable, func() bool { return full.Load() && len(r.images.gone()) == 0 })
+		r.images.present["unused:1"] = &runtimeapi.Image{Id: "unused:1", Size: 100}
+	}, func(r *rig) {
+		pod := named("a")
+		r.create(pod)
+		r.stats(pod, 0, 1<<20)
+		r.after(3 * time.Minute)
+		if gone := r.images.gone(); len(gone) != 0 {
+			t.Errorf("%v are removed without need", gone)
+		}
+		full.Store(true)
+		r.after(11 * time.Second)
+		r.wantState(pod, "Running a=ready")
+		if gone := r.images.gone(); !slices.Equal(gone, []string{"unused:1"}) {
+			t.Errorf("removed are %v", gone)
+		}
+	})
 }

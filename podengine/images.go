@@ -41,6 +41,9 @@ func (e *Engine) collectImages(ctx context.Context) {
 	if e.collector == nil {
 		return
 	}
+	if err := e.collector.Observe(ctx); err != nil && ctx.Err() == nil {
+		log.G(ctx).WithError(err).Warn("Cannot tell which images there are")
+	}
 	periodic.Every(ctx, image.ImagePeriod, func(ctx context.Context) bool {
 		_, err := e.collector.CollectImages(ctx)
 		if err != nil && ctx.Err() == nil {

@@ -97,24 +97,41 @@ func (c *Collector) DeleteUnusedImages(ctx context.Context) (freed uint64, err e
 	return c.free(ctx, math.MaxUint64)
 }
 
-// free removes images until as many bytes are free as wanted, if there are.
-func (c *Collector) free(ctx context.Context, want uint64) (freed uint64, err error) {
+// Observe notes which images there are, and which of them are in use, and removes none: their
+// age counts from then on.
+func (c *Collector) Observe(ctx context.Context) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	_, _, err := c.observe(ctx)
+	return err
+}
+
+// observe returns the images, and the names and IDs of those in use.
+func (c *Collector) observe(ctx context.Context) (images []*runtimeapi.Image, used map[string]bool, err error) {
 	// Images come first: one that is pulled, and one whose container is made,
 	// in between is not taken for unused.
-	now := time.Now()
-	images, err := c.opts.Images.ListImages(ctx, nil)
+	images, err = c.opts.Images.ListImages(ctx, nil)
 	if err != nil {
-		return 0, fmt.Errorf("cannot list images: %w", err)
+		return nil, nil, fmt.Errorf("cannot list images: %w", err)
 	}
-	if c.opts.Records != nil {
-		c.opts.Records.Prune(idsOf(images), now)
+	if used, err = c.used(ctx); err != nil {
+		return nil, nil, err
 	}
-	used, err := c.used(ctx)
+	c.seen = observe(c.seen, images, used, time.Now())
+	return images, used, nil
+}
+
+// free removes images until as many bytes are free as wanted, if there are.
+func (c *Collector) free(ctx context.Context, want uint64) (freed uint64, err error) {
+	before := time.Now()
+	images, used, err := c.observe(ctx)
 	if err != nil {
 		return 0, err
 	}
-	now = time.Now()
-	c.seen = observe(c.seen, images, used, now)
+	if c.opts.Records != nil {
+		c.opts.Records.Prune(idsOf(images), before)
+	}
+	now := time.Now()
 	rules := policy{c.opts.MinAge, c.opts.MaxAge}
 	var errs []error
 	for _, image := range rules.candidates(images, used, c.seen, now) {
