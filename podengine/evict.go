@@ -27,6 +27,9 @@ type Eviction struct {
 	Thresholds eviction.Thresholds
 	// Levels observes how much of everything there is. Required with Thresholds.
 	Levels func(ctx context.Context) (eviction.Levels, error)
+	// ImagesApart reports whether images, and the writable layers of containers, are on another file
+	// system than what else pods store. Nil stands for no.
+	ImagesApart func(ctx context.Context) bool
 	// Report is called with the conditions that hold when they have changed. It must
 	// not block.
 	Report func(held []corev1.NodeConditionType)
@@ -80,13 +83,14 @@ func (v *evictor) check(ctx context.Context) error {
 	}
 	signal := met[0]
 	log.G(ctx).WithFields(log.Fields{"signal": string(signal), "available": levels[signal].Available}).Warn("The machine runs out of something that pods use")
-	if ofDisk(signal) {
+	apart := ofDisk(signal) && v.cfg.Eviction.ImagesApart != nil && v.cfg.Eviction.ImagesApart(ctx)
+	if ofDisk(signal) && (signal.OfImages() || !apart) {
 		v.freeDisk(ctx)
 		if met, levels, err = v.observeLevels(ctx); err != nil || !slices.Contains(met, signal) {
 			return err
 		}
 	}
-	return v.evictOne(ctx, signal, levels[signal], active)
+	return v.evictOne(ctx, signal, levels[signal], active, apart)
 }
 
 // cleaningUp reports whether a pod that was evicted, be it by an earlier process, still has what it is to
@@ -185,8 +189,9 @@ func (v *evictor) evictExceeding(ctx context.Context, active []*worker) (evicted
 	return evicted, nil
 }
 
-// evictOne evicts the pod whose end helps most, if there is one.
-func (v *evictor) evictOne(ctx context.Context, signal eviction.Signal, level eviction.Level, active []*worker) error {
+// evictOne evicts the pod whose end helps most, if there is one. With apart, writable layers are on the file
+// system of the images.
+func (v *evictor) evictOne(ctx context.Context, signal eviction.Signal, level eviction.Level, active []*worker, apart bool) error {
 	usage, err := v.measure(ctx, active)
 	if err != nil {
 		return err
@@ -201,7 +206,11 @@ func (v *evictor) evictOne(ctx context.Context, signal eviction.Signal, level ev
 		pod, _ := w.current()
 		workers[pod.UID], pods = w, append(pods, pod)
 	}
-	pod := eviction.Victim(signal, pods, func(p *corev1.Pod) eviction.Usage { return usage[p.UID] })
+	pod := eviction.Victim(signal, pods, func(p *corev1.Pod) eviction.Usage {
+		u := usage[p.UID]
+		u.Apart = apart
+		return u
+	})
 	if pod == nil {
 		log.G(ctx).Warn("There is no pod to evict")
 		return nil
@@ -292,8 +301,11 @@ func usageOf(pod *corev1.Pod, disk diskUse, measured bool, stats []*runtimeapi.C
 	for _, s := range stats {
 		name := kubelettypes.GetContainerName(s.GetAttributes().GetLabels())
 		u.Unmeasured = u.Unmeasured || s.GetWritableLayer() == nil
-		u.Storage[name] += int64(s.GetWritableLayer().GetUsedBytes().GetValue())
-		u.Inodes += int64(s.GetWritableLayer().GetInodesUsed().GetValue())
+		bytes, inodes := int64(s.GetWritableLayer().GetUsedBytes().GetValue()), int64(s.GetWritableLayer().GetInodesUsed().GetValue())
+		u.Storage[name] += bytes
+		u.Layers += bytes
+		u.Inodes += inodes
+		u.LayerInodes += inodes
 		working := int64(s.GetMemory().GetWorkingSetBytes().GetValue())
 		u.MemoryOf[name] += working
 		u.Memory += working

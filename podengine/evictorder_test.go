@@ -210,3 +210,48 @@ func TestImagesAreSeenAtTheStart(t *testing.T) {
 		}
 	})
 }
+
+// With images and what containers write on a disk of their own, each disk has that removed, and those pods
+// evicted, that fill it.
+func TestImagesOnTheirOwnDisk(t *testing.T) {
+	for signal, test := range map[eviction.Signal]struct {
+		victim        string
+		bytes, inodes uint64 // of the layer
+	}{
+		eviction.NodeFsAvailable:   {"volume", 10 << 20, 1000},
+		eviction.NodeFsInodesFree:  {"volume", 10 << 20, 1000},
+		eviction.ImageFsAvailable:  {"layer", 1 << 10, 1},
+		eviction.ImageFsInodesFree: {"layer", 1 << 10, 1},
+	} {
+		t.Run(string(signal), func(t *testing.T) {
+			var full atomic.Bool
+			inBubbleWith(t, func(r *rig) {
+				r.cfg.ImageGC = ImageGC{Usage: func(context.Context) (uint64, uint64, error) { return 100, 100, nil }, MinAge: time.Second}
+				r.shortOf(signal, full.Load)
+				r.cfg.Eviction.ImagesApart = func(context.Context) bool { return true }
+				r.images.present["unused:1"] = &runtimeapi.Image{Id: "unused:1", Size: 100}
+			}, func(r *rig) {
+				volume, layer := named("volume", withVolume("")), named("layer", withVolume(""))
+				r.create(volume)
+				r.create(layer)
+				r.fill(volume, 1<<20)
+				write := statsOf(r, "layer", 1, 1, 1, test.bytes)
+				write.WritableLayer.InodesUsed = &runtimeapi.UInt64Value{Value: test.inodes}
+				count(r, write, statsOf(r, "volume", 1, 1, 1, 0))
+				r.after(6 * time.Minute) // the images were seen by then
+				full.Store(true)
+				r.after(10 * time.Second)
+				full.Store(false)
+				r.after(time.Second)
+				for _, pod := range []*corev1.Pod{volume, layer} {
+					if got, want := r.status(pod).Reason == eviction.Reason, pod.Name == test.victim; got != want {
+						t.Errorf("pod %s is evicted: %t, want %t", pod.Name, got, want)
+					}
+				}
+				if got, want := slices.Contains(r.images.gone(), "unused:1"), test.victim == "layer"; got != want {
+					t.Errorf("the unused image is removed: %t, want %t", got, want)
+				}
+			})
+		})
+	}
+}

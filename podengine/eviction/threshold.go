@@ -47,6 +47,9 @@ var meaning = map[Signal]struct {
 // Condition is the condition of a node that runs out of what the signal is about.
 func (s Signal) Condition() corev1.NodeConditionType { return meaning[s].condition }
 
+// OfImages reports whether a signal is about the file system of the images.
+func (s Signal) OfImages() bool { return s == ImageFsAvailable || s == ImageFsInodesFree }
+
 // Threshold is the amount below which there is too little of something: bytes,
 // inodes or process IDs, or a share of the capacity.
 type Threshold struct {

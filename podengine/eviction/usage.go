@@ -24,6 +24,11 @@ type Usage struct {
 	Storage, MemoryOf map[string]int64
 	Other             int64 // local storage that is of no volume and no container
 	Inodes            int64 // of its local storage, volumes in memory left out
+	// Layers and LayerInodes are what is in writable layers, of Storage and Inodes.
+	Layers, LayerInodes int64
+	// Apart is set if writable layers are with the images on a file system of their own: then
+	// Victim counts for each signal what is on its file system.
+	Apart bool
 	// Unmeasured is set if the local storage was not measured to the end: the rest is what is
 	// known of it. Victim has those with it first.
 	Unmeasured bool
@@ -40,6 +45,17 @@ func (u Usage) Total(pod *corev1.Pod) (total int64) {
 		}
 	}
 	return total + u.Other
+}
+
+// on is what is on the file system that a signal is about, of bytes or inodes, which are in layers in part.
+func (u Usage) on(signal Signal, all, layers int64) int64 {
+	switch {
+	case !u.Apart:
+		return all
+	case signal.OfImages():
+		return layers
+	}
+	return all - layers
 }
 
 // Limited reports whether a pod has limits of local storage.
@@ -104,9 +120,9 @@ func Victim(signal Signal, pods []*corev1.Pod, usage func(*corev1.Pod) Usage) *c
 		case corev1.ResourceMemory:
 			c.exceeds = u.Memory - requests.Memory().Value()
 		case resourceInodes:
-			c.exceeds, c.unknown = u.Inodes, u.Unmeasured // nobody can request them
+			c.exceeds, c.unknown = u.on(signal, u.Inodes, u.LayerInodes), u.Unmeasured // nobody can request them
 		case corev1.ResourceEphemeralStorage:
-			c.exceeds, c.unknown = u.Total(pod)-requests.StorageEphemeral().Value(), u.Unmeasured
+			c.exceeds, c.unknown = u.on(signal, u.Total(pod), u.Layers)-requests.StorageEphemeral().Value(), u.Unmeasured
 		}
 		all = append(all, c)
 	}

@@ -13,7 +13,10 @@ import (
 )
 
 // fileSystem is how much of a file system there is, in bytes and inodes.
-type fileSystem struct{ bytes, inodes eviction.Level }
+type fileSystem struct {
+	device        uint64
+	bytes, inodes eviction.Level
+}
 
 // levels observes this machine: its memory, its process IDs, the file system of root
 // and that of the images. What it does not report is left out.
@@ -29,13 +32,8 @@ func levels(root string, images internalapi.ImageManagerService) func(context.Co
 		if fs, err := statfs(root); err == nil {
 			observed[eviction.NodeFsAvailable], observed[eviction.NodeFsInodesFree] = fs.bytes, fs.inodes
 		}
-		if info, err := images.ImageFsInfo(ctx); err == nil {
-			for _, where := range info.GetImageFilesystems() {
-				if fs, err := statfs(where.GetFsId().GetMountpoint()); err == nil {
-					observed[eviction.ImageFsAvailable], observed[eviction.ImageFsInodesFree] = fs.bytes, fs.inodes
-					break
-				}
-			}
+		if fs, ok := imageFileSystem(ctx, images); ok {
+			observed[eviction.ImageFsAvailable], observed[eviction.ImageFsInodesFree] = fs.bytes, fs.inodes
 		}
 		for signal, level := range observed {
 			if level.Capacity <= 0 { // a file system without a fixed number of inodes
@@ -43,6 +41,33 @@ func levels(root string, images internalapi.ImageManagerService) func(context.Co
 			}
 		}
 		return observed, ctx.Err()
+	}
+}
+
+// imageFileSystem is that of the images, if it is known.
+func imageFileSystem(ctx context.Context, images internalapi.ImageManagerService) (fs fileSystem, ok bool) {
+	info, err := images.ImageFsInfo(ctx)
+	if err != nil {
+		return fs, false
+	}
+	for _, where := range info.GetImageFilesystems() {
+		if fs, err := statfs(where.GetFsId().GetMountpoint()); err == nil {
+			return fs, true
+		}
+	}
+	return fs, false
+}
+
+// imagesApart observes whether the images are on another file system than root. Subvolumes are devices of
+// their own, too, but have the same room.
+func imagesApart(root string, images internalapi.ImageManagerService) func(context.Context) bool {
+	return func(ctx context.Context) bool {
+		fs, err := statfs(root)
+		if err != nil {
+			return false
+		}
+		other, ok := imageFileSystem(ctx, images)
+		return ok && other.device != fs.device && other.bytes != fs.bytes
 	}
 }
 

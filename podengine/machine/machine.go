@@ -63,8 +63,13 @@ func NewEngine(ctx context.Context, n Node, cfg Config, pulls ImageConfig, conta
 	allocatable := n.Node.Status.Allocatable.DeepCopy()
 	client := volume.Client{Interface: n.Client}
 	config := podengine.Config{
-		Boot:     bootID(),
-		Eviction: podengine.Eviction{Thresholds: thresholds, Levels: levels(cfg.Root, images), Report: host.underPressure},
+		Boot: bootID(),
+		Eviction: podengine.Eviction{
+			Thresholds:  thresholds,
+			Levels:      levels(cfg.Root, images),
+			ImagesApart: imagesApart(cfg.Root, images),
+			Report:      host.underPressure,
+		},
 		Node: convert.Node{
 			Name:           n.Name,
 			ClusterDomain:  n.ClusterDomain,

@@ -90,6 +90,15 @@ func TestLevels(t *testing.T) {
 	}
 }
 
+// Images have a file system of their own unless it is that of the state.
+func TestImagesApart(t *testing.T) {
+	for path, want := range map[string]bool{t.TempDir(): false, "/proc": true, "/no/such/directory": false} {
+		if got := imagesApart(t.TempDir(), imageFs{path: path})(t.Context()); got != want {
+			t.Errorf("%s: %t, want %t", path, got, want)
+		}
+	}
+}
+
 // The node says what it is short of, and when that has changed last.
 func TestPressureIsReported(t *testing.T) {
 	source := &corev1.Node{}
