@@ -41,6 +41,7 @@ type diskUse struct {
 	logs    map[string]volume.Used // by container
 	other   map[string]volume.Used // of no volume and no container, by name
 	at      time.Time              // when it was measured
+	partial bool                   // some of it could not be measured to the end
 }
 
 // diskUses are those of pods, as they were last measured. It is safe for concurrent use.
@@ -134,14 +135,17 @@ func (e *Engine) measureDisk(ctx context.Context, pod *corev1.Pod, last diskUse,
 		for name, u := range used {
 			use.volumes[name] = counted(u, last.volumes[name], err)
 		}
+		use.partial = use.partial || endedEarly(err)
 	}
 	eachContainer(pod, func(_ kind, c *corev1.Container) {
 		used, err := volume.Measure(counting(use.logs, last.logs, c.Name), filepath.Join(e.cfg.Node.LogDirectory(pod), c.Name))
 		use.logs[c.Name] = counted(used, last.logs[c.Name], err)
+		use.partial = use.partial || endedEarly(err)
 	})
 	for _, name := range []string{"containers", etcHosts} { // which containers may write
 		used, err := volume.Measure(counting(use.other, last.other, name), filepath.Join(e.podDir(pod.UID), name))
 		use.other[name] = counted(used, last.other[name], err)
+		use.partial = use.partial || endedEarly(err)
 	}
 	use.at = time.Now()
 	return use
@@ -150,11 +154,14 @@ func (e *Engine) measureDisk(ctx context.Context, pod *corev1.Pod, last diskUse,
 // counted is what was measured. What could be measured in part only, since it has too many
 // files or they are being moved, has not less than before: it would hide what it has.
 func counted(used, last volume.Used, err error) volume.Used {
-	if err == nil || errors.Is(err, fs.ErrPermission) { // of which the rest is never known
-		return used
+	if endedEarly(err) {
+		return atLeast(used, last)
 	}
-	return atLeast(used, last)
+	return used
 }
+
+// endedEarly reports whether a measurement left out what others may find. What may not be read is never known.
+func endedEarly(err error) bool { return err != nil && !errors.Is(err, fs.ErrPermission) }
 
 func atLeast(used, last volume.Used) volume.Used {
 	return volume.Used{Bytes: max(used.Bytes, last.Bytes), Inodes: max(used.Inodes, last.Inodes)}
@@ -162,7 +169,10 @@ func atLeast(used, last volume.Used) volume.Used {
 
 // over is what was measured so far, and for the rest what was measured last.
 func (d diskUse) over(last diskUse) diskUse {
-	return diskUse{volumes: over(d.volumes, last.volumes), logs: over(d.logs, last.logs), other: over(d.other, last.other), at: time.Now()}
+	return diskUse{
+		volumes: over(d.volumes, last.volumes), logs: over(d.logs, last.logs), other: over(d.other, last.other),
+		at: time.Now(), partial: last.partial,
+	}
 }
 
 func over(now, last map[string]volume.Used) map[string]volume.Used {

@@ -283,7 +283,7 @@ func (v *evictor) measure(ctx context.Context, workers []*worker) (map[types.UID
 
 // usageOf adds up what a pod uses.
 func usageOf(pod *corev1.Pod, disk diskUse, measured bool, stats []*runtimeapi.ContainerStats) eviction.Usage {
-	u := eviction.Usage{Unmeasured: !measured, Volumes: map[string]int64{}, Storage: map[string]int64{}, MemoryOf: map[string]int64{}}
+	u := eviction.Usage{Unmeasured: !measured || disk.partial, Volumes: map[string]int64{}, Storage: map[string]int64{}, MemoryOf: map[string]int64{}}
 	other := sumOf(disk.other)
 	u.Other, u.Inodes = other.Bytes, other.Inodes
 	for i := range pod.Spec.Volumes {

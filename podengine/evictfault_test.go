@@ -243,8 +243,11 @@ func TestPartsThatAreMeasuredDoNotHideTheRest(t *testing.T) {
 		whole := r.measureDisk(r.ctx, pod, diskUse{}, func(diskUse) {})
 		ended, cancel := context.WithCancel(r.ctx)
 		cancel()
-		if part := r.measureDisk(ended, pod, whole, func(diskUse) {}); part.volumes["data"] != whole.volumes["data"] || part.volumes["data"].Bytes < 2<<20 {
+		if part := r.measureDisk(ended, pod, whole, func(diskUse) {}); part.volumes["data"] != whole.volumes["data"] || part.volumes["data"].Bytes < 2<<20 || !part.partial || whole.partial {
 			t.Errorf("the volume has %v, and in part %v", whole.volumes["data"], part.volumes["data"])
+		}
+		if u := usageOf(pod, diskUse{partial: true}, true, nil); !u.Unmeasured {
+			t.Error("what was measured in part only passes as measured")
 		}
 	})
 }
