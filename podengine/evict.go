@@ -196,6 +196,10 @@ func (v *evictor) evictOne(ctx context.Context, signal eviction.Signal, level ev
 	if err != nil {
 		return err
 	}
+	if signal == eviction.MemoryAvailable && !anyMemory(usage) {
+		log.G(ctx).Warn("No pod is evicted: the runtime says of none what memory it uses")
+		return nil
+	}
 	if ofDisk(signal) && v.awaitsMeasurement(active, usage) {
 		log.G(ctx).Warn("No pod is evicted before it is known what all of them use, or that takes too long")
 		return nil
@@ -221,6 +225,16 @@ func (v *evictor) evictOne(ctx context.Context, signal eviction.Signal, level ev
 		Disrupted: true,
 	})
 	return nil
+}
+
+// anyMemory reports whether it is known of any container what memory it uses.
+func anyMemory(usage map[types.UID]eviction.Usage) bool {
+	for _, u := range usage {
+		if len(u.MemoryOf) > 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // awaitsMeasurement reports whether pods may still be measured that were not since the disk is short: what others use says
@@ -276,9 +290,30 @@ func (v *evictor) measure(ctx context.Context, workers []*worker) (map[types.UID
 	for _, w := range workers {
 		pod, _ := w.current()
 		disk, measured := v.disk.get(pod.UID)
-		all[pod.UID] = usageOf(pod, disk, measured, byPod[pod.UID])
+		u := usageOf(pod, disk, measured, byPod[pod.UID])
+		u.Unmeasured = u.Unmeasured || slices.ContainsFunc(w.seenRunning(), func(name string) bool {
+			return !slices.ContainsFunc(byPod[pod.UID], func(s *runtimeapi.ContainerStats) bool {
+				return kubelettypes.GetContainerName(s.GetAttributes().GetLabels()) == name
+			})
+		})
+		all[pod.UID] = u
 	}
 	return all, ctx.Err()
+}
+
+// seenRunning are the containers that ran when the worker looked last.
+func (w *worker) seenRunning() (names []string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.observed == nil {
+		return nil
+	}
+	for name, s := range w.observed.Statuses {
+		if s.State.Running != nil {
+			names = append(names, name)
+		}
+	}
+	return names
 }
 
 // usageOf adds up what a pod uses.
@@ -306,9 +341,10 @@ func usageOf(pod *corev1.Pod, disk diskUse, measured bool, stats []*runtimeapi.C
 		u.Layers += bytes
 		u.Inodes += inodes
 		u.LayerInodes += inodes
-		working := int64(s.GetMemory().GetWorkingSetBytes().GetValue())
-		u.MemoryOf[name] += working
-		u.Memory += working
+		if working := s.GetMemory().GetWorkingSetBytes(); working != nil {
+			u.MemoryOf[name] += int64(working.Value)
+			u.Memory += int64(working.Value)
+		}
 	}
 	return u
 }

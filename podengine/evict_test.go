@@ -191,6 +191,7 @@ func TestDiskPressure(t *testing.T) {
 			}, func(r *rig) {
 				pod := makePod("a", withVolume(""))
 				r.create(pod)
+				r.stats(pod, 0, 0)
 				r.fill(pod, 1<<20)
 				r.after(6 * time.Minute) // the images were seen by then
 				full.Store(true)

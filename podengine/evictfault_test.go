@@ -183,6 +183,8 @@ func TestUnmeasuredPodsHaveNoOtherEvicted(t *testing.T) {
 					})
 					r.create(many)
 					r.create(small)
+					r.stats(many, 0, 0)
+					r.stats(small, 0, 0)
 					r.fill(small, 1<<20)
 					full.Store(true)
 					r.after(15 * time.Second)
@@ -330,6 +332,8 @@ func TestInodePressure(t *testing.T) {
 		large.Name, many.Name = "large", "many"
 		r.create(large)
 		r.create(many)
+		r.stats(large, 0, 0)
+		r.stats(many, 0, 0)
 		r.fill(large, 1<<20)
 		for i := range 100 {
 			file := filepath.Join(r.podDir(many.UID), "volumes/kubernetes.io~empty-dir/data", strconv.Itoa(i))

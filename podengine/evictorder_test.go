@@ -255,3 +255,37 @@ func TestImagesOnTheirOwnDisk(t *testing.T) {
 		})
 	}
 }
+
+// A runtime that leaves out containers that run does not have others evicted for that.
+func TestContainersWithoutFigures(t *testing.T) {
+	t.Run("none, memory", func(t *testing.T) {
+		inBubbleWith(t, func(r *rig) { r.shortOf(eviction.MemoryAvailable, func() bool { return true }) }, func(r *rig) {
+			a, b := named("a"), named("b")
+			r.create(a)
+			r.create(b)
+			r.after(time.Minute)
+			r.wantState(a, "Running a=ready")
+			r.wantState(b, "Running b=ready")
+		})
+	})
+	t.Run("one, disk", func(t *testing.T) {
+		var full atomic.Bool
+		inBubbleWith(t, func(r *rig) { r.shortOf(eviction.NodeFsAvailable, full.Load) }, func(r *rig) {
+			omitted, listed := named("omitted"), named("listed")
+			r.create(omitted)
+			r.create(listed)
+			r.stats(listed, 1<<20, 1<<20)
+			r.after(time.Minute)
+			full.Store(true)
+			for range 60 {
+				if r.after(time.Second); r.status(omitted).Reason == eviction.Reason {
+					full.Store(false)
+				}
+			}
+			if full.Load() {
+				t.Error("the pod of which it is not known what it uses goes on")
+			}
+			r.wantState(listed, "Running listed=ready")
+		})
+	})
+}
