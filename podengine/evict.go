@@ -200,6 +200,9 @@ func (v *evictor) evictOne(ctx context.Context, signal eviction.Signal, level ev
 		log.G(ctx).Warn("No pod is evicted: the runtime says of none what memory it uses")
 		return nil
 	}
+	if signal == eviction.PIDAvailable {
+		v.countProcesses(ctx, usage)
+	}
 	if ofDisk(signal) && v.awaitsMeasurement(active, usage) {
 		log.G(ctx).Warn("No pod is evicted before it is known what all of them use, or that takes too long")
 		return nil
@@ -314,6 +317,21 @@ func (w *worker) seenRunning() (names []string) {
 		}
 	}
 	return names
+}
+
+// countProcesses adds how many processes pods have, if the runtime says so.
+func (v *evictor) countProcesses(ctx context.Context, usage map[types.UID]eviction.Usage) {
+	listed, err := v.cfg.Runtime.ListPodSandboxStats(ctx, nil)
+	if err != nil {
+		log.G(ctx).WithError(err).Warn("The runtime does not say how many processes pods have")
+	}
+	for _, s := range listed {
+		uid := types.UID(s.GetAttributes().GetMetadata().GetUid())
+		if u, ok := usage[uid]; ok {
+			u.Processes += int64(s.GetLinux().GetProcess().GetProcessCount().GetValue())
+			usage[uid] = u
+		}
+	}
 }
 
 // usageOf adds up what a pod uses.

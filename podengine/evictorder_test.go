@@ -9,6 +9,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"k8s.io/utils/ptr"
 
@@ -288,4 +289,45 @@ func TestContainersWithoutFigures(t *testing.T) {
 			r.wantState(listed, "Running listed=ready")
 		})
 	})
+}
+
+// A machine that runs out of process IDs has the pod evicted that has the most processes; if the runtime does
+// not count them, the youngest.
+func TestPIDPressure(t *testing.T) {
+	for name, test := range map[string]struct {
+		processes map[string]uint64
+		victim    string
+	}{
+		"counted":     {map[string]uint64{"a": 10, "b": 1000, "c": 20}, "b"},
+		"not counted": {nil, "c"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var short atomic.Bool
+			inBubbleWith(t, func(r *rig) { r.shortOf(eviction.PIDAvailable, short.Load) }, func(r *rig) {
+				var pods []*corev1.Pod
+				for _, name := range []string{"a", "b", "c"} {
+					pod := named(name)
+					pod.CreationTimestamp.Time = time.Now()
+					r.create(pod)
+					r.after(time.Minute)
+					pods = append(pods, pod)
+				}
+				r.runtime.set(func() { r.runtime.processes = map[types.UID]uint64{} })
+				for _, pod := range pods {
+					if n, ok := test.processes[pod.Name]; ok {
+						r.runtime.set(func() { r.runtime.processes[pod.UID] = n })
+					}
+				}
+				short.Store(true)
+				r.after(10 * time.Second)
+				short.Store(false)
+				r.after(time.Second)
+				for _, pod := range pods {
+					if got, want := r.status(pod).Reason == eviction.Reason, pod.Name == test.victim; got != want {
+						t.Errorf("pod %s is evicted: %t, want %t", pod.Name, got, want)
+					}
+				}
+			})
+		})
+	}
 }

@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
+	"k8s.io/apimachinery/pkg/types"
 	internalapi "k8s.io/cri-api/pkg/apis"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"k8s.io/cri-streaming/pkg/streaming"
@@ -44,6 +45,8 @@ type fakeRuntime struct {
 	streams streaming.Server
 	// stats are what ListContainerStats returns.
 	stats []*runtimeapi.ContainerStats
+	// processes are what ListPodSandboxStats returns, which else is unimplemented.
+	processes map[types.UID]uint64
 	// features are those of the default handler; nil if the runtime does not say.
 	features *runtimeapi.RuntimeHandlerFeatures
 	// strictGroups is whether it knows supplementalGroupsPolicy: Strict.
@@ -441,6 +444,24 @@ func (f *fakeRuntime) ListContainerStats(ctx context.Context, _ *runtimeapi.Cont
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.stats, nil
+}
+
+func (f *fakeRuntime) ListPodSandboxStats(ctx context.Context, _ *runtimeapi.PodSandboxStatsFilter) (list []*runtimeapi.PodSandboxStats, err error) {
+	if err := f.call(ctx, "ListPodSandboxStats"); err != nil {
+		return nil, err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.processes == nil {
+		return nil, status.Error(codes.Unimplemented, "no such method")
+	}
+	for uid, n := range f.processes {
+		list = append(list, &runtimeapi.PodSandboxStats{
+			Attributes: &runtimeapi.PodSandboxAttributes{Metadata: &runtimeapi.PodSandboxMetadata{Uid: string(uid)}},
+			Linux:      &runtimeapi.LinuxPodSandboxStats{Process: &runtimeapi.ProcessUsage{ProcessCount: &runtimeapi.UInt64Value{Value: n}}},
+		})
+	}
+	return list, nil
 }
 
 // The rest is for tests.

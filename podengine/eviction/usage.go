@@ -15,7 +15,7 @@ import (
 // Reason is that of pods that are evicted.
 const Reason = "Evicted"
 
-// Usage is what a pod uses, in bytes but for inodes.
+// Usage is what a pod uses, in bytes but for inodes and processes.
 type Usage struct {
 	Memory  int64            // working set, of all containers
 	Volumes map[string]int64 // emptyDirs, by name
@@ -24,6 +24,7 @@ type Usage struct {
 	Storage, MemoryOf map[string]int64
 	Other             int64 // local storage that is of no volume and no container
 	Inodes            int64 // of its local storage, volumes in memory left out
+	Processes         int64
 	// Layers and LayerInodes are what is in writable layers, of Storage and Inodes.
 	Layers, LayerInodes int64
 	// Apart is set if writable layers are with the images on a file system of their own: then
@@ -101,11 +102,13 @@ func Critical(pod *corev1.Pod) bool {
 
 // Victim is the pod to evict first when there is too little of something: one that
 // uses more than it requests, of the lowest priority, that exceeds its request the
-// most. If it is storage, one that is Unmeasured goes before all others. It is nil if there
+// most, the youngest of several. If it is process IDs, it is of the lowest priority and has
+// the most processes. If it is storage, one that is Unmeasured goes before all others. It is nil if there
 // is none that may be evicted.
 func Victim(signal Signal, pods []*corev1.Pod, usage func(*corev1.Pod) Usage) *corev1.Pod {
 	type candidate struct {
 		pod     *corev1.Pod
+		beyond  bool  // whether it uses more than it requests
 		exceeds int64 // what it uses beyond its request
 		unknown bool  // whether it may be more
 	}
@@ -117,6 +120,8 @@ func Victim(signal Signal, pods []*corev1.Pod, usage func(*corev1.Pod) Usage) *c
 		c := candidate{pod: pod}
 		u, requests := usage(pod), podspec.Requests(pod)
 		switch meaning[signal].resource {
+		case resourcePIDs:
+			c.exceeds = u.Processes
 		case corev1.ResourceMemory:
 			c.exceeds = u.Memory - requests.Memory().Value()
 		case resourceInodes:
@@ -124,6 +129,7 @@ func Victim(signal Signal, pods []*corev1.Pod, usage func(*corev1.Pod) Usage) *c
 		case corev1.ResourceEphemeralStorage:
 			c.exceeds, c.unknown = u.on(signal, u.Total(pod), u.Layers)-requests.StorageEphemeral().Value(), u.Unmeasured
 		}
+		c.beyond = c.exceeds > 0 && signal != PIDAvailable // of which nobody requests any
 		all = append(all, c)
 	}
 	if len(all) == 0 {
@@ -132,9 +138,11 @@ func Victim(signal Signal, pods []*corev1.Pod, usage func(*corev1.Pod) Usage) *c
 	return slices.MinFunc(all, func(a, b candidate) int {
 		return cmp.Or(
 			compareBool(b.unknown, a.unknown),
-			compareBool(b.exceeds > 0, a.exceeds > 0),
+			compareBool(b.beyond, a.beyond),
 			cmp.Compare(priority(a.pod), priority(b.pod)),
 			cmp.Compare(b.exceeds, a.exceeds),
+			b.pod.CreationTimestamp.Compare(a.pod.CreationTimestamp.Time),
+			cmp.Compare(a.pod.UID, b.pod.UID),
 		)
 	}).pod
 }
