@@ -128,8 +128,7 @@ func checkHostPath(path string, typ *corev1.HostPathType) error {
 func (m *Manager) pinHostPath(access HostAccess, mount *corev1.VolumeMount) (string, error) {
 	// One whose mounts show on the host is of a privileged container, which needs no
 	// trick for that; a mount of its own would not show there.
-	shows := mount.MountPropagation != nil && *mount.MountPropagation == corev1.MountPropagationBidirectional
-	if m.opts.NoLinksFollowed || shows || m.isFixed(access) {
+	if m.opts.NoLinksFollowed || showsOnHost(mount) || m.isFixed(access) {
 		return access.Path, nil
 	}
 	file, err := openWithoutLinks(access.Path)
@@ -152,6 +151,11 @@ func (m *Manager) pinHostPath(access HostAccess, mount *corev1.VolumeMount) (str
 	return m.bindPinned(access.Pod, access.Volume, "host:"+access.Path, file, func(file *os.File, target string) error {
 		return bindTree(file, target, recursive)
 	})
+}
+
+// showsOnHost reports whether what a container mounts at a mount of its is to show on the host.
+func showsOnHost(mount *corev1.VolumeMount) bool {
+	return mount.MountPropagation != nil && *mount.MountPropagation == corev1.MountPropagationBidirectional
 }
 
 // isFixed reports whether what is above a path that is allowed is out of reach of

@@ -34,6 +34,19 @@ func bindMount(file *os.File, target string) error {
 	return nil
 }
 
+// makeSlave keeps what is unmounted below dir from being unmounted where it came from, if something
+// is mounted on dir.
+func makeSlave(dir string) error {
+	file, err := openWithoutLinks(dir)
+	if err == nil {
+		err = errors.Join(unix.Mount("", placeName(file), "", unix.MS_REC|unix.MS_SLAVE, ""), file.Close())
+	}
+	if err != nil && !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENOENT) {
+		return &os.PathError{Op: "change mount of", Path: dir, Err: err}
+	}
+	return nil
+}
+
 // unmount unmounts what is mounted on dir, and reports whether there was
 // anything. A mount that is in use goes from here at once, and altogether when
 // its last user has.

@@ -43,6 +43,8 @@ func createFile(path string) error {
 	return errors.Join(f.Chmod(createdFileMode), f.Close())
 }
 
+func makeSlave(string) error { return nil }
+
 func unmount(string) (was bool, err error) { return false, nil }
 
 func mountPoints(string) ([]string, error) { return nil, nil }

@@ -37,7 +37,7 @@ func (m *Manager) HostPath(pod *corev1.Pod, mount *corev1.VolumeMount) (path str
 	access := HostAccess{Pod: pod, Volume: v.Name, Path: found.path, PersistentVolume: found.persistentVolume}
 	switch {
 	case rel != ".":
-		if found.path, err = m.subPath(access, found.host, subPath, rel); err != nil {
+		if found.path, err = m.subPath(access, found.host, mount, rel); err != nil {
 			return "", false, fmt.Errorf("failed to prepare subPath for volumeMount %q: %w", mount.Name, err)
 		}
 	case found.host: // of a subPath that is all of the volume, too
@@ -109,10 +109,10 @@ func (m *Manager) placeOf(pod *corev1.Pod, v *corev1.Volume) (place, error) {
 	return place{path: dir, readOnly: HasContents(v)}, nil
 }
 
-// subPath returns the path of what is at rel, without links, in a volume; subPath led
-// there. A volume of the host may be changed by other pods at any time, so that its
+// subPath returns the path of what is at rel, without links, in a volume; the subPath of the mount
+// led there. A volume of the host may be changed by other pods at any time, so that its
 // path alone will not do, other than as for pinHostPath.
-func (m *Manager) subPath(volume HostAccess, host bool, subPath, rel string) (string, error) {
+func (m *Manager) subPath(volume HostAccess, host bool, mount *corev1.VolumeMount, rel string) (string, error) {
 	file, err := openBeneath(volume.Path, rel)
 	if err != nil {
 		return "", err
@@ -126,7 +126,14 @@ func (m *Manager) subPath(volume HostAccess, host bool, subPath, rel string) (st
 		}
 		return plain, nil
 	}
-	target, err := m.bindPinned(volume.Pod, volume.Volume, subPath, file, bindMount)
+	what, bind := cmp.Or(mount.SubPathExpr, mount.SubPath), bindMount
+	switch {
+	case host && !showsOnHost(mount):
+		bind = bindSlave
+	case host:
+		what = "shared:" + what // not the mount of a container whose mounts do not show
+	}
+	target, err := m.bindPinned(volume.Pod, volume.Volume, what, file, bind)
 	if plainWillDo && errors.Is(err, os.ErrPermission) {
 		return plain, nil
 	}

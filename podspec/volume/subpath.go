@@ -154,9 +154,20 @@ func (m *Manager) bindPinned(pod *corev1.Pod, volume, what string, file *os.File
 	return target, bind(file, target)
 }
 
+// bindSlave is bindMount of what is the host's: what is unmounted on target later stays there.
+func bindSlave(file *os.File, target string) error {
+	if err := bindMount(file, target); err != nil {
+		return err
+	}
+	return makeSlave(target)
+}
+
 // clearTarget removes what is bound to target, as often as it is.
 func clearTarget(target string) error {
 	for {
+		if err := makeSlave(target); err != nil {
+			return err
+		}
 		was, err := unmount(target)
 		if err != nil {
 			return err

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/types"
 
@@ -72,6 +73,9 @@ func unmountBelow(dir string, unmount func(string) (bool, error)) error {
 	if err != nil {
 		return err
 	}
+	if err := makeSlaves(points); err != nil {
+		return err
+	}
 	slices.Reverse(points)
 	for _, point := range points {
 		if _, err := unmount(point); err != nil {
@@ -85,4 +89,26 @@ func unmountBelow(dir string, unmount func(string) (bool, error)) error {
 		err = fmt.Errorf("%s is still mounted: unmount it, nothing is removed before", points[0])
 	}
 	return err
+}
+
+// makeSlaves makes those mounts slaves that others of them are below: what is mounted there may be the host's.
+func makeSlaves(points []string) error {
+	sorted := make([]string, len(points))
+	for i, point := range points {
+		sorted[i] = point + "/"
+	}
+	slices.Sort(sorted)
+	for len(sorted) > 0 {
+		outer, below := sorted[0], 1
+		for below < len(sorted) && strings.HasPrefix(sorted[below], outer) {
+			below++
+		}
+		if below > 1 {
+			if err := makeSlave(strings.TrimSuffix(outer, "/")); err != nil {
+				return err
+			}
+		}
+		sorted = sorted[below:]
+	}
+	return nil
 }
