@@ -49,11 +49,16 @@ func makeSlave(dir string) error {
 
 // unmount unmounts what is mounted on dir, and reports whether there was
 // anything. A mount that is in use goes from here at once, and altogether when
-// its last user has.
+// its last user has. No link is followed: pods may change what the host's mounts are below.
 func unmount(dir string) (was bool, err error) {
-	err = unix.Unmount(dir, unix.UMOUNT_NOFOLLOW)
-	if errors.Is(err, unix.EBUSY) {
-		err = unix.Unmount(dir, unix.UMOUNT_NOFOLLOW|unix.MNT_DETACH)
+	parent, err := openWithoutLinks(filepath.Dir(dir))
+	if err == nil {
+		point := placeName(parent) + "/" + filepath.Base(dir)
+		err = unix.Unmount(point, unix.UMOUNT_NOFOLLOW)
+		if errors.Is(err, unix.EBUSY) {
+			err = unix.Unmount(point, unix.UMOUNT_NOFOLLOW|unix.MNT_DETACH)
+		}
+		err = errors.Join(err, parent.Close())
 	}
 	switch {
 	case err == nil:

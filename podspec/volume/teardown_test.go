@@ -141,6 +141,21 @@ func TestUnmountBusy(t *testing.T) {
 	expectError(t, err, "")
 }
 
+// A pod that shares a directory may make one above a mount a link meanwhile.
+func TestUnmountFollowsNoLinks(t *testing.T) {
+	needRoot(t)
+	host, dir := tempDir(t), tempDir(t)
+	write(t, filepath.Join(host, "disk/file"), "x")
+	bind(t, host, filepath.Join(host, "disk"))
+	if err := os.Symlink(host, filepath.Join(dir, "link")); err != nil {
+		t.Fatal(err)
+	}
+	_, err := unmount(filepath.Join(dir, "link/disk"))
+	expectError(t, err, "became a link")
+	expectError(t, makeSlave(filepath.Join(dir, "link/disk")), "became a link")
+	expect(t, "the host's mount", isThere(filepath.Join(host, "disk/disk")), true)
+}
+
 func TestMountsBelow(t *testing.T) {
 	text := `22 27 0:21 / /proc rw - proc proc rw
 30 27 0:21 / /r/pods/a rw - tmpfs tmpfs rw
