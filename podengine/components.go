@@ -21,6 +21,7 @@ func (e *Engine) makeComponents() (err error) {
 		AllowHostPath:   e.cfg.AllowHostPath,
 		NoLinksFollowed: e.cfg.NoLinksFollowed,
 		Images:          imageVolumes{},
+		Event:           e.containerEvent,
 	}
 	if e.cfg.NodeAllocatable != nil {
 		options.NodeAllocatable = e.cfg.NodeAllocatable()

@@ -55,7 +55,7 @@ func (w *worker) makeSandbox(ctx context.Context, pod *corev1.Pod, seen *runtime
 	if rejected, err := w.rejectGroups(ctx, pod); rejected || err != nil {
 		return err
 	}
-	if err := w.prepareVolumes(ctx, pod); err != nil {
+	if err := w.prepareVolumes(ctx, pod, seen); err != nil {
 		return err
 	}
 	if seen.sandbox() != nil {
@@ -139,9 +139,13 @@ func (w *worker) sandboxConfig(ctx context.Context, pod *corev1.Pod, attempt uin
 }
 
 // prepareVolumes puts the pod's volumes on disk.
-func (w *worker) prepareVolumes(ctx context.Context, pod *corev1.Pod) error {
+func (w *worker) prepareVolumes(ctx context.Context, pod *corev1.Pod, seen *runtimeView) error {
 	ctx, span := startSpan(ctx, "prepareVolumes", pod)
-	err := w.engine.volumes.Prepare(ctx, pod)
+	prepare := w.engine.volumes.Prepare
+	if seen.sandbox() != nil { // it was made when all of them were there
+		prepare = w.engine.volumes.Restore
+	}
+	err := prepare(ctx, pod)
 	endSpan(span, &err)
 	if ctx.Err() != nil {
 		return ctx.Err()
@@ -222,7 +226,7 @@ func (w *worker) startContainer(ctx context.Context, pod *corev1.Pod, seen *runt
 		return nil
 	}
 	if !w.mounted { // after a restart of this process
-		if err := w.prepareVolumes(ctx, pod); err != nil {
+		if err := w.prepareVolumes(ctx, pod, seen); err != nil {
 			return err
 		}
 	} else if volumes := mountsFirst(pod, seen, k, c); len(volumes) > 0 {
@@ -265,7 +269,7 @@ func (w *worker) launchCreated(ctx context.Context, pod *corev1.Pod, seen *runti
 		return nil
 	}
 	if !w.mounted {
-		if err := w.prepareVolumes(ctx, pod); err != nil {
+		if err := w.prepareVolumes(ctx, pod, seen); err != nil {
 			return err
 		}
 	}

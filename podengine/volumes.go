@@ -20,7 +20,7 @@ func (w *worker) refreshVolumes(ctx context.Context, pod *corev1.Pod, seen *runt
 	}
 	w.stale = false
 	if !w.mounted { // after a restart of this process
-		if err := w.prepareVolumes(ctx, pod); err != nil {
+		if err := w.prepareVolumes(ctx, pod, seen); err != nil {
 			w.refresh = now.Add(lastRetry)
 		}
 		return w.refresh

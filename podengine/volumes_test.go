@@ -2,6 +2,7 @@ package podengine
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -12,6 +13,8 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/virtual-kubelet/virtual-kubelet/podspec/volume"
 )
 
 // hourlyTokens are tokens that are valid for an hour.
@@ -103,5 +106,69 @@ func TestVolumesAreRefreshedDuringAStart(t *testing.T) {
 			r.after(5 * time.Second)
 			r.wantGone(pod)
 		})
+	})
+}
+
+// oneLocalVolume is a claim of a local volume.
+type oneLocalVolume struct{ path string }
+
+func (oneLocalVolume) PersistentVolumeClaim(context.Context, string, string) (*corev1.PersistentVolumeClaim, error) {
+	pvc := &corev1.PersistentVolumeClaim{Spec: corev1.PersistentVolumeClaimSpec{VolumeName: "pv"}}
+	pvc.UID, pvc.Status.Phase = "claim", corev1.ClaimBound
+	return pvc, nil
+}
+
+func (v oneLocalVolume) PersistentVolume(context.Context, string) (*corev1.PersistentVolume, error) {
+	pv := &corev1.PersistentVolume{}
+	pv.Name = "pv"
+	pv.Spec.Local, pv.Spec.ClaimRef = &corev1.LocalVolumeSource{Path: v.path}, &corev1.ObjectReference{UID: "claim"}
+	return pv, nil
+}
+
+// What a container has made of its files in a local volume stays when the process restarts, though the
+// one before did not record that the pod has the volume.
+func TestLocalVolumesAfterARestart(t *testing.T) {
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(dir, "file")
+	set := func(mode os.FileMode) {
+		t.Helper()
+		if err := errors.Join(os.WriteFile(file, nil, mode), os.Chmod(file, mode)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := func(when string, mode os.FileMode) {
+		t.Helper()
+		if info, err := os.Stat(file); err != nil || info.Mode() != mode {
+			t.Errorf("%s the file is %v (%v), want %v", when, info.Mode(), err, mode)
+		}
+	}
+	inBubbleWith(t, func(r *rig) {
+		r.cfg.Claims = oneLocalVolume{dir}
+		r.cfg.AllowHostPath = func(volume.HostAccess) error { return nil }
+	}, func(r *rig) {
+		set(0o600)
+		group := int64(os.Getgid())
+		pod := makePod("a", func(p *corev1.Pod) {
+			p.Spec.SecurityContext = &corev1.PodSecurityContext{FSGroup: &group}
+			p.Spec.Volumes = []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{
+				PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "claim"}}}}
+		}, first(func(c *corev1.Container) { c.VolumeMounts = []corev1.VolumeMount{{Name: "v", MountPath: "/v"}} }))
+		r.create(pod)
+		want("at the start", 0o660)
+		set(0o600)
+		if err := os.RemoveAll(filepath.Join(r.podDir(pod.UID), "volumes")); err != nil {
+			t.Fatal(err)
+		}
+		r.restart(time.Minute)
+		r.wantState(pod, "Running a=ready")
+		want("after a restart", 0o600)
+		r.delete(pod, 1)
+		r.after(time.Minute)
+		r.wantGone(pod)
+		r.create(pod)
+		want("for another pod", 0o660)
 	})
 }

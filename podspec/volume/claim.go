@@ -51,7 +51,7 @@ func (m *Manager) claimed(ctx context.Context, pod *corev1.Pod, v *corev1.Volume
 	case pv.Spec.Local != nil:
 		found.local, access.Path = true, pv.Spec.Local.Path
 		if found.path, err = m.resolveHostPath(access); err == nil {
-			err = setUpLocal(pod, v, found)
+			err = m.setUpLocal(ctx, pod, v, found)
 		}
 	default:
 		return place{}, unsupportedClaim(v, cmp.Or(sourceKind(pv.Spec.PersistentVolumeSource), "unknown"))
@@ -93,26 +93,6 @@ func (m *Manager) checkNodeAffinity(ctx context.Context, pv *corev1.PersistentVo
 	}
 	if err := volumehelpers.CheckNodeAffinity(pv, labels); err != nil {
 		return &affinityError{pv.Name, err}
-	}
-	return nil
-}
-
-// setUpLocal checks a local volume, and gives it to the pod's group.
-func setUpLocal(pod *corev1.Pod, v *corev1.Volume, found place) error {
-	file, err := openWithoutLinks(found.path)
-	if err != nil {
-		return fmt.Errorf("local volume: %w", err)
-	}
-	defer file.Close()
-	info, err := file.Stat()
-	if err != nil {
-		return fmt.Errorf("local volume: %w", err)
-	}
-	if !info.IsDir() {
-		return unsupportedClaim(v, "local, not a directory")
-	}
-	if group := fsGroup(pod); group != nil && !found.readOnly {
-		return SetGroup(placeName(file), *group, pod.Spec.SecurityContext.FSGroupChangePolicy)
 	}
 	return nil
 }

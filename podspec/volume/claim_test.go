@@ -12,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
-	"k8s.io/utils/ptr"
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
 	"github.com/virtual-kubelet/virtual-kubelet/internal/fakeapi"
@@ -141,23 +140,6 @@ func TestRelabel(t *testing.T) {
 			expect(t, "relabel of no volume", r.Relabel(pod, &corev1.VolumeMount{Name: "none"}), false)
 		})
 	}
-}
-
-func TestLocalVolumesGetTheGroup(t *testing.T) {
-	needRoot(t)
-	dir := tempDir(t)
-	write(t, filepath.Join(dir, "file"), "x")
-	r := claimRig(t, "local: {path: "+dir+"}")
-	pod := podWith(t, claimVolume)
-	pod.Spec.SecurityContext = &corev1.PodSecurityContext{FSGroup: ptr.To[int64](2000)}
-	r.prepare(t, pod)
-	expect(t, "a file", ls(t, filepath.Join(dir, "file")), "0664 0:2000")
-
-	other := tempDir(t)
-	r.objects.volumes["pv"].Spec.Local.Path = other
-	pod.Spec.Volumes[0].PersistentVolumeClaim.ReadOnly = true
-	r.prepare(t, pod)
-	expect(t, "a volume that is read only", ls(t, other), "0755 0:0")
 }
 
 func TestClient(t *testing.T) {

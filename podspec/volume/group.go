@@ -1,6 +1,7 @@
 package volume
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -24,11 +25,11 @@ const settable = fs.ModePerm | fs.ModeSetuid | fs.ModeSetgid | fs.ModeSticky
 
 // SetGroup gives what is in dir, and dir itself, to a group, as an fsGroup
 // demands: the group may read and write files, and what is made in directories
-// is the group's, too. Symbolic links are not followed.
+// is the group's, too. Symbolic links are not followed. It ends with ctx.
 //
 // With the policy OnRootMismatch nothing is done if dir itself is as it should
 // be; without, all is checked, and changed where it differs.
-func SetGroup(dir string, group int64, policy *corev1.PodFSGroupChangePolicy) error {
+func SetGroup(ctx context.Context, dir string, group int64, policy *corev1.PodFSGroupChangePolicy) error {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
 		return fmt.Errorf("apply fsGroup %d: %w", group, err)
@@ -39,7 +40,7 @@ func SetGroup(dir string, group int64, policy *corev1.PodFSGroupChangePolicy) er
 			return nil
 		}
 	}
-	if err := setGroups(root, ".", int(group)); err != nil {
+	if err := setGroups(ctx, root, ".", int(group)); err != nil {
 		return fmt.Errorf("apply fsGroup %d to %s: %w", group, dir, err)
 	}
 	return nil
@@ -47,10 +48,13 @@ func SetGroup(dir string, group int64, policy *corev1.PodFSGroupChangePolicy) er
 
 // setGroups gives all at and below name to a group. What is below comes first: a
 // volume whose root is right has been done to the end.
-func setGroups(root *os.Root, name string, group int) error {
+func setGroups(ctx context.Context, root *os.Root, name string, group int) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
 	info, err := root.Lstat(name)
 	if err == nil && info.IsDir() {
-		err = eachEntry(root, name, func(entry string) error { return setGroups(root, entry, group) })
+		err = eachEntry(root, name, func(entry string) error { return setGroups(ctx, root, entry, group) })
 	}
 	if err == nil && !hasGroup(info, group) {
 		err = setGroup(root, name, info, group)

@@ -25,7 +25,7 @@ func TestSetGroup(t *testing.T) {
 	}
 	set := func(group int64, policy *corev1.PodFSGroupChangePolicy) {
 		t.Helper()
-		expectError(t, SetGroup(dir, group, policy), "")
+		expectError(t, SetGroup(t.Context(), dir, group, policy), "")
 	}
 	set(2000, nil)
 	expect(t, "the volume", ls(t, dir), "2775 0:2000")
@@ -52,5 +52,5 @@ func TestSetGroup(t *testing.T) {
 	_ = os.Chmod(dir, 0o700)
 	set(2001, ptr.To(corev1.FSGroupChangeOnRootMismatch))
 	expect(t, "the volume, if the group could not write", ls(t, dir), "2770 0:2001")
-	expectError(t, SetGroup(filepath.Join(dir, "none"), 1, nil), "apply fsGroup 1: ")
+	expectError(t, SetGroup(t.Context(), filepath.Join(dir, "none"), 1, nil), "apply fsGroup 1: ")
 }

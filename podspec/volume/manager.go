@@ -15,6 +15,7 @@ import (
 
 	"github.com/virtual-kubelet/virtual-kubelet/internal/podenv"
 	"github.com/virtual-kubelet/virtual-kubelet/internal/podobjects"
+	"github.com/virtual-kubelet/virtual-kubelet/internal/turns"
 	"github.com/virtual-kubelet/virtual-kubelet/node"
 )
 
@@ -43,6 +44,8 @@ type Options struct {
 	// may. It is also asked of what is above a path, to learn whether pods may
 	// have that: it decides, and does nothing else.
 	AllowHostPath func(HostAccess) error
+	// Event records an event about a pod; container is empty. May be nil.
+	Event func(pod *corev1.Pod, container, eventType, reason, message string)
 	// NodeAllocatable limits volumes in memory, and is in the downward API
 	// where a pod has no limit of its own.
 	NodeAllocatable corev1.ResourceList
@@ -75,6 +78,7 @@ type Manager struct {
 	tokens *Tokens
 
 	warnOnce sync.Once
+	locals   turns.Turns // by the name of the PersistentVolume
 
 	mu     sync.Mutex
 	states map[types.UID]*state
@@ -88,6 +92,8 @@ type state struct {
 	places  map[string]place  // of claimed volumes, by the volume's name
 	images  map[string]string // references, by the volume's name
 	due     time.Time
+	// restored says that the pod has had its volumes: see Restore.
+	restored bool
 }
 
 // New makes a Manager, and the directory for its pods if there is none.

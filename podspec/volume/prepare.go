@@ -44,6 +44,17 @@ func (m *Manager) Prepare(ctx context.Context, pod *corev1.Pod) error {
 	return err
 }
 
+// Restore is Prepare for a pod that has had its volumes, by an earlier process: it has a sandbox. Its
+// local volumes stay as its containers left them, though that process, of an earlier version, did not
+// record that the pod has them.
+func (m *Manager) Restore(ctx context.Context, pod *corev1.Pod) error {
+	m.recordReferences(pod)
+	set := func(restored bool) { m.withState(pod.UID, func(s *state) { s.restored = restored }) }
+	set(true)
+	defer set(false)
+	return m.Prepare(ctx, pod)
+}
+
 // PrepareMore is Prepare for some volumes of a pod alone, by their names: those that an
 // ephemeral container is the first to mount. The others are there, and in use.
 func (m *Manager) PrepareMore(ctx context.Context, pod *corev1.Pod, volumes []string) error {
