@@ -1,6 +1,7 @@
 package volume
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -209,4 +210,27 @@ func openBeneath(dir, rel string) (*os.File, error) {
 		return nil, err
 	}
 	return file, nil
+}
+
+// openRegular opens a regular file below a directory to read it. Links may lead to it that stay below the
+// directory. What is no regular file is not opened: that alone does something to some devices.
+func openRegular(dir, path string) (*os.File, error) {
+	base, err := openWithoutLinks(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer base.Close()
+	fd, err := unix.Openat2(int(base.Fd()), path, &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_BENEATH})
+	if errors.Is(err, unix.EXDEV) {
+		err = errEscapes
+	}
+	if err != nil {
+		return nil, &os.PathError{Op: "open", Path: path, Err: err}
+	}
+	file := os.NewFile(uintptr(fd), path)
+	defer file.Close()
+	if info, err := file.Stat(); err != nil || !info.Mode().IsRegular() {
+		return nil, cmp.Or(err, fmt.Errorf("%s is no regular file", path))
+	}
+	return os.OpenFile(placeName(file), os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY, 0)
 }

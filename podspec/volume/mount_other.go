@@ -3,6 +3,7 @@
 package volume
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -51,4 +52,16 @@ func mountPoints(string) ([]string, error) { return nil, nil }
 
 func openBeneath(dir, rel string) (*os.File, error) {
 	return os.Open(filepath.Join(dir, filepath.FromSlash(rel)))
+}
+
+func openRegular(dir, path string) (*os.File, error) {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer root.Close()
+	if info, err := root.Stat(path); err != nil || !info.Mode().IsRegular() {
+		return nil, cmp.Or(err, fmt.Errorf("%s is no regular file", path))
+	}
+	return root.Open(path)
 }

@@ -3,9 +3,7 @@ package volume
 import (
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
-	"syscall"
 
 	corev1 "k8s.io/api/core/v1"
 )
@@ -29,23 +27,11 @@ func (m *Manager) ReadFile(pod *corev1.Pod, volume, path string) ([]byte, error)
 	if err != nil {
 		return nil, err
 	}
-	root, err := os.OpenRoot(found.path)
-	if err != nil {
-		return nil, err
-	}
-	defer root.Close()
-	file, err := root.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // a pipe would wait for a writer
+	file, err := openRegular(found.path, path)
 	if err != nil {
 		return nil, err
 	}
 	defer file.Close()
-	info, err := file.Stat()
-	if err != nil {
-		return nil, err
-	}
-	if !info.Mode().IsRegular() {
-		return nil, fmt.Errorf("%s is no regular file", path)
-	}
 	content, err := io.ReadAll(io.LimitReader(file, maxFile+1))
 	if err == nil && len(content) > maxFile {
 		err = fmt.Errorf("%s is larger than 1 MiB", path)
