@@ -20,7 +20,7 @@ func (n Node) hugePages(limits corev1.ResourceList) []*runtimeapi.HugepageLimit 
 		bySize[size] = 0
 	}
 	for name, limit := range limits {
-		if size, ok := pageSize(name); ok {
+		if size, ok := PageSize(name); ok {
 			bySize[size] = uint64(limit.Value())
 		}
 	}
@@ -32,9 +32,9 @@ func (n Node) hugePages(limits corev1.ResourceList) []*runtimeapi.HugepageLimit 
 	return list
 }
 
-// pageSize is "2MB" for the resource hugepages-2Mi: the CRI and the kernel write
+// PageSize is "2MB" for the resource hugepages-2Mi: the CRI and the kernel write
 // the size with units whose base is 1024.
-func pageSize(name corev1.ResourceName) (string, bool) {
+func PageSize(name corev1.ResourceName) (string, bool) {
 	text, ok := strings.CutPrefix(string(name), corev1.ResourceHugePagesPrefix)
 	if !ok {
 		return "", false

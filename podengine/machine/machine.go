@@ -77,6 +77,7 @@ func NewEngine(ctx context.Context, n Node, cfg Config, pulls ImageConfig, conta
 			SeccompRoot:    filepath.Join(cfg.Root, "seccomp"),
 			SeccompDefault: cfg.SeccompDefault,
 			MachineMemory:  memory,
+			HugePageSizes:  hugePageSizes("/sys/kernel/mm/hugepages"),
 		},
 		Runtime:    containers,
 		Images:     images,
@@ -189,6 +190,19 @@ func totalMemory() int64 {
 		}
 	}
 	return 0
+}
+
+// hugePageSizes are the sizes of huge pages that there is a directory of in the kernel's, as hugepages-2048kB.
+func hugePageSizes(dir string) (sizes []string) {
+	entries, _ := os.ReadDir(dir) // not every kernel has huge pages
+	for _, entry := range entries {
+		if name, ok := strings.CutSuffix(entry.Name(), "kB"); ok {
+			if size, ok := convert.PageSize(corev1.ResourceName(name + "Ki")); ok {
+				sizes = append(sizes, size)
+			}
+		}
+	}
+	return sizes
 }
 
 // HostPaths is a policy that lets pods have what is in the given directories of

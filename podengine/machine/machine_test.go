@@ -1,6 +1,8 @@
 package machine
 
 import (
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -88,5 +90,23 @@ func TestDescribe(t *testing.T) {
 	// Without it the scheduler binds no pod here whose rules restart all its containers.
 	if !slices.Contains(n.Status.DeclaredFeatures, "RestartAllContainersOnContainerExits") || !slices.IsSorted(n.Status.DeclaredFeatures) {
 		t.Errorf("the node declares %v", n.Status.DeclaredFeatures)
+	}
+}
+
+// Containers are limited to the huge pages that they ask for, of each size that the machine has.
+func TestHugePageSizes(t *testing.T) {
+	dir := t.TempDir()
+	for _, name := range []string{"hugepages-64kB", "hugepages-2048kB", "hugepages-1048576kB", "hugepages-16777216kB", "other", "hugepages-kB"} {
+		if err := os.Mkdir(filepath.Join(dir, name), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got := hugePageSizes(dir)
+	slices.Sort(got)
+	if want := []string{"16GB", "1GB", "2MB", "64KB"}; !slices.Equal(got, want) {
+		t.Errorf("the sizes are %q, want %q", got, want)
+	}
+	if got := hugePageSizes(filepath.Join(dir, "none")); len(got) > 0 {
+		t.Errorf("without huge pages the sizes are %q", got)
 	}
 }
