@@ -34,6 +34,9 @@ type Node struct {
 	// kubelet does by default where control groups are those of version 2. Without, it may be
 	// one of them, and the container goes on without it.
 	OOMGroup bool
+	// NoSwap keeps containers out of swap, as a kubelet does by default, on a machine whose control
+	// groups are those of version 2 and count swap. Without, those with no memory limit use it.
+	NoSwap bool
 }
 
 // LogDirectory is where the logs of a pod are: LogRoot/NAMESPACE_NAME_UID.

@@ -28,8 +28,14 @@ func (n Node) containerResources(pod *corev1.Pod, c *corev1.Container) *runtimea
 	resources := n.resources(cpuRequest(c.Resources), limits)
 	resources.OomScoreAdj = podspec.OOMScoreAdj(pod, c, n.MachineMemory)
 	resources.HugepageLimits = n.hugePages(limits)
+	if n.OOMGroup || n.NoSwap {
+		resources.Unified = map[string]string{}
+	}
 	if n.OOMGroup {
-		resources.Unified = map[string]string{"memory.oom.group": "1"}
+		resources.Unified["memory.oom.group"] = "1"
+	}
+	if n.NoSwap {
+		resources.Unified["memory.swap.max"] = "0"
 	}
 	return resources
 }

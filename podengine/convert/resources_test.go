@@ -46,6 +46,10 @@ func TestContainerResources(t *testing.T) {
 				"hugepageLimits": [{"pageSize": "1GB"}, {"pageSize": "2MB", "limit": "104857600"}]}`},
 		{what: "out of memory together", edit: res(nil, quantities("memory", "1Gi")), node: func(n *Node) { n.OOMGroup = true },
 			want: `{"cpuPeriod": "100000", "cpuShares": "2", "memoryLimitInBytes": "1073741824", "oomScoreAdj": "999", "unified": {"memory.oom.group": "1"}}`},
+		{what: "no swap", node: func(n *Node) { n.NoSwap = true },
+			want: `{"cpuPeriod": "100000", "cpuShares": "2", "oomScoreAdj": "1000", "unified": {"memory.swap.max": "0"}}`},
+		{what: "no swap, out of memory together", node: func(n *Node) { n.NoSwap, n.OOMGroup = true, true },
+			want: `{"cpuPeriod": "100000", "cpuShares": "2", "oomScoreAdj": "1000", "unified": {"memory.oom.group": "1", "memory.swap.max": "0"}}`},
 	} {
 		t.Run(test.what, func(t *testing.T) {
 			node := testNode
@@ -62,7 +66,7 @@ func TestPageSize(t *testing.T) {
 		"hugepages-2Mi": "2MB", "hugepages-1Gi": "1GB", "hugepages-64Ki": "64KB", "hugepages-16Gi": "16GB", "hugepages-1024Mi": "1GB",
 		"hugepages-512": "512B", "hugepages-": "", "hugepages-x": "", "hugepages-0": "", "memory": "",
 	} {
-		got, ok := pageSize(name)
+		got, ok := PageSize(name)
 		equal(t, string(name), got, want)
 		equal(t, string(name), ok, want != "")
 	}

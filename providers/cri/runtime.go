@@ -22,6 +22,7 @@ func (p *Provider) adjust(cfg Config) func(*podengine.Config) {
 	return func(engine *podengine.Config) {
 		engine.NeverRan = neverRan
 		engine.Node.OOMGroup = podcgroup.EndsAsAWhole()
+		engine.Node.NoSwap = podcgroup.LimitsSwap()
 		engine.Cgroups = podcgroup.New(podcgroup.Options{
 			Driver:    func(ctx context.Context) (podcgroup.Driver, error) { return driverOf(ctx, p.runtime, cfg.CgroupDriver) },
 			Root:      cfg.CgroupParent,

@@ -70,6 +70,17 @@ func EndsAsAWhole() bool {
 	return cgroups.IsCgroup2UnifiedMode() && limitsMemory(unifiedRoot)
 }
 
+// LimitsSwap reports whether the control groups of this machine, of version 2 alone, can keep containers out of swap.
+func LimitsSwap() bool {
+	return cgroups.IsCgroup2UnifiedMode() && limitsSwap(unifiedRoot)
+}
+
+// limitsSwap looks below the root, which has no limits itself.
+func limitsSwap(root string) bool {
+	files, err := filepath.Glob(filepath.Join(root, "*", "memory.swap.max"))
+	return err == nil && len(files) > 0
+}
+
 const unifiedRoot = "/sys/fs/cgroup"
 
 func limitsMemory(root string) bool {

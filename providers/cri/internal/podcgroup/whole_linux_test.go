@@ -21,3 +21,20 @@ func TestMachinesThatDoNotLimitMemory(t *testing.T) {
 		t.Error("control groups of version 1 count as well")
 	}
 }
+
+// Kernels without swap have no limit of it: a runtime would refuse one.
+func TestMachinesThatDoNotLimitSwap(t *testing.T) {
+	root := t.TempDir()
+	if err := os.Mkdir(filepath.Join(root, "system.slice"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if limitsSwap(root) {
+		t.Error("groups without a limit of swap count as well")
+	}
+	if err := os.WriteFile(filepath.Join(root, "system.slice", "memory.swap.max"), []byte("max\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if !limitsSwap(root) {
+		t.Error("groups with a limit of swap do not count")
+	}
+}
