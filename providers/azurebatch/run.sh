@@ -74,18 +74,19 @@ stop() {
 }
 trap stop TERM INT
 
-# inside ARG...: reports whether the directories of volumes that are mounted are where they
-# seem to be. A container that has run may have made one a link to a directory of the machine.
-inside() {
-	for arg; do
-		case $arg in
-		"$wd"/volumes/*)
-			arg=${arg%%:*}
-			[ "$(readlink -f "$arg")" = "$(readlink -f "$wd")${arg#"$wd"}" ] || return 1
-			;;
-		esac
-	done
+# below ROOT PATH: reports whether a path that is mounted is in its volume. A container that has run
+# may have made it a link to a directory of the machine.
+below() {
+	root=$(readlink -m "$1") && path=$(readlink -m "$2") || return 1
+	case ${path%/}/ in
+	"${root%/}"/*) ;;
+	*) return 1 ;;
+	esac
 }
+
+# inside: reports whether what the next container mounts is in its volumes. It is defined again
+# before each container.
+inside() { :; }
 
 # run NAME RESTART ARG...: runs a container with arguments of docker create, again as RESTART
 # says, and returns how it has ended.
@@ -95,7 +96,7 @@ run() {
 	while :; do
 		start=$(now) seconds=$(date +%s) message=
 		log=$wd/logs/$name.$n.log
-		if ! inside "$@"; then
+		if ! inside; then
 			code=128 reason=StartError message="a volume has a symbolic link in place of a directory that is mounted"
 			echo "$start $message" >"$log"
 		elif id=$(docker create --name "$pod-$name-$n" --label "$label" --label "container=$name" --network "container:$pod" --ipc "container:$pod" "$@" 2>"$name.err") &&

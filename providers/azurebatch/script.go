@@ -177,7 +177,9 @@ func writeCall(s *strings.Builder, function string, pod *corev1.Pod, c *corev1.C
 	if gpus = limit.Value(); gpus > 0 {
 		before = append(before, "--gpus", devices(firstGPU, gpus))
 	}
-	s.WriteString(strings.Join([]string{function, quoted(c.Name, string(pod.Spec.RestartPolicy)), quoted(before...), mounts(pod, c), quoted(after...)}, " ") + "\n")
+	options, checks := mounts(pod, c)
+	s.WriteString("inside() { " + checks + ":; }\n")
+	s.WriteString(strings.Join([]string{function, quoted(c.Name, string(pod.Spec.RestartPolicy)), quoted(before...), options, quoted(after...)}, " ") + "\n")
 	return gpus
 }
 
@@ -221,22 +223,26 @@ func networkOptions(r *podgroup.Request, pod *corev1.Pod) []string {
 	return options
 }
 
-// mounts returns the options for the volumes of a container, for a shell.
-func mounts(pod *corev1.Pod, c *corev1.Container) string {
+// mounts returns the options for the volumes of a container, and what checks that the directories are in
+// their volumes, for a shell.
+func mounts(pod *corev1.Pod, c *corev1.Container) (all, checks string) {
 	var options []string
 	for _, m := range c.VolumeMounts {
 		i := slices.IndexFunc(pod.Spec.Volumes, func(v corev1.Volume) bool { return v.Name == m.Name })
 		if i < 0 {
 			continue
 		}
-		v, source, readOnly := &pod.Spec.Volumes[i], "", m.ReadOnly
+		v, root, source, readOnly := &pod.Spec.Volumes[i], "", "", m.ReadOnly
 		switch {
 		case v.EmptyDir != nil:
-			source = `"$wd"/volumes/` + quoted(path.Join(m.Name, m.SubPath))
+			root, source = `"$wd"/volumes/`+quoted(m.Name), `"$wd"/volumes/`+quoted(path.Join(m.Name, m.SubPath))
 		case v.HostPath != nil:
-			source = quoted(path.Join(v.HostPath.Path, m.SubPath))
+			root, source = quoted(v.HostPath.Path), quoted(path.Join(v.HostPath.Path, m.SubPath))
 		default:
 			source, readOnly = `"$wd"/.vk/files/`+quoted(path.Join(m.Name, m.SubPath)), true
+		}
+		if root != "" && m.SubPath != "" {
+			checks += "below " + root + " " + source + " && "
 		}
 		mode := "rw"
 		if readOnly {
@@ -244,7 +250,7 @@ func mounts(pod *corev1.Pod, c *corev1.Container) string {
 		}
 		options = append(options, "-v "+source+quoted(":"+m.MountPath+":"+mode))
 	}
-	return strings.Join(options, " ")
+	return strings.Join(options, " "), checks
 }
 
 // createArgs returns the arguments of docker create for a container, without its GPUs and its

@@ -315,24 +315,46 @@ func TestScriptIsStoppedBetweenRuns(t *testing.T) {
 }
 
 // An init container makes a link to a directory of the machine of one that the next container
-// mounts.
+// mounts. Links that stay in the volume are followed.
 func TestScriptWithLinks(t *testing.T) {
 	t.Parallel()
-	pod := grouptest.NewPod("links")
-	pod.Spec.RestartPolicy = corev1.RestartPolicyNever
-	pod.Spec.Volumes = []corev1.Volume{{Name: "scratch", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}}
-	setup := shell("setup", `d=${`+mountVariable+`%%:*}; rmdir "$d/sub" && ln -s / "$d/sub"`)
-	setup.VolumeMounts = []corev1.VolumeMount{{Name: "scratch", MountPath: "/s"}}
-	main := shell("main", "true")
-	main.VolumeMounts = []corev1.VolumeMount{{Name: "scratch", MountPath: "/s", SubPath: "sub"}}
-	pod.Spec.InitContainers, pod.Spec.Containers = []corev1.Container{setup}, []corev1.Container{main}
-	m := runTask(t, request(pod), func(*Config) {})
-	if code := m.wait(t); code != 128 {
-		t.Errorf("the task has ended with %d: %s", code, m.output.String())
-	}
-	state, _ := parseState(nil, m.file(t, "state.txt"), nil)
-	if got := state["main"].now; got.Reason != "StartError" || !strings.Contains(got.Message, "symbolic link") || state["setup"].now.ExitCode != 0 {
-		t.Errorf("%+v", state)
+	for name, tc := range map[string]struct {
+		host   bool
+		link   string
+		reason string
+	}{
+		"emptyDir":           {link: "/", reason: "StartError"},
+		"emptyDir beside":    {link: "../scratch-2", reason: "StartError"},
+		"emptyDir inside":    {link: "other", reason: "Completed"},
+		"hostPath":           {host: true, link: "/", reason: "StartError"},
+		"hostPath above":     {host: true, link: "..", reason: "StartError"},
+		"hostPath that ends": {host: true, link: "/nonexistent/x", reason: "StartError"},
+		"hostPath inside":    {host: true, link: "other", reason: "Completed"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			pod := grouptest.NewPod("links")
+			pod.Spec.RestartPolicy = corev1.RestartPolicyNever
+			pod.Spec.Volumes = []corev1.Volume{{Name: "scratch", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}}
+			if tc.host {
+				pod.Spec.Volumes[0].VolumeSource = corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: t.TempDir() + "/a volume"}}
+			}
+			setup := shell("setup", `d=${`+mountVariable+`%%:*}; mkdir -p "$d/other" "$d-2" && rm -rf "$d/sub" && ln -s `+tc.link+` "$d/sub"`)
+			setup.VolumeMounts = []corev1.VolumeMount{{Name: "scratch", MountPath: "/s"}}
+			main := shell("main", "true")
+			main.VolumeMounts = []corev1.VolumeMount{{Name: "scratch", MountPath: "/s", SubPath: "sub"}}
+			pod.Spec.InitContainers, pod.Spec.Containers = []corev1.Container{setup}, []corev1.Container{main}
+			m := runTask(t, request(pod), func(*Config) {})
+			code := m.wait(t)
+			if want := map[string]int{"StartError": 128}[tc.reason]; code != want {
+				t.Errorf("the task has ended with %d, want %d: %s", code, want, m.output.String())
+			}
+			state, _ := parseState(nil, m.file(t, "state.txt"), nil)
+			got := state["main"].now
+			if got.Reason != tc.reason || strings.Contains(got.Message, "symbolic link") != (code == 128) || state["setup"].now.ExitCode != 0 {
+				t.Errorf("%+v", state)
+			}
+		})
 	}
 }
 
