@@ -40,26 +40,39 @@ func (r *Runtime) recover() error {
 }
 
 // readAll reads each directory of a directory. What was not whole yet, or not gone yet,
-// has a name with a dot, and goes.
+// has a name with a dot, and goes in the background: it may be much, and nothing needs
+// its place.
 func (r *Runtime) readAll(kind string, read func(dir string) error) error {
 	parent := filepath.Join(r.cfg.Root, kind)
 	entries, err := os.ReadDir(parent)
 	if err != nil {
 		return err
 	}
+	var rest []string
 	for _, e := range entries {
 		dir := filepath.Join(parent, e.Name())
 		if strings.HasPrefix(e.Name(), ".") {
-			if err := removeAll(dir); err != nil {
-				return err
-			}
+			rest = append(rest, dir)
 			continue
 		}
 		if err := read(dir); err != nil {
 			return err
 		}
 	}
+	r.spawn(func() { r.removeRest(rest) })
 	return nil
+}
+
+// removeRest removes what an earlier runtime has not.
+func (r *Runtime) removeRest(dirs []string) {
+	for _, dir := range dirs {
+		if r.ctx.Err() != nil {
+			return
+		}
+		if err := removeAll(dir); err != nil {
+			r.logger.WithError(err).Warn("Cannot remove what is left of a sandbox or container; the next start tries again")
+		}
+	}
 }
 
 func (r *Runtime) recoverContainer(dir string) error {

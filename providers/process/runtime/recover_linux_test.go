@@ -1,12 +1,14 @@
 package runtime_test
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/virtual-kubelet/virtual-kubelet/providers/process/runtime/internal/shim"
@@ -47,6 +49,29 @@ func TestAStartThatMayHaveRunIsNotTakenBack(t *testing.T) {
 			t.Errorf("the container is %v", s)
 		}
 	})
+}
+
+// What is left of a removal and cannot be removed keeps nothing from going on.
+func TestARemovalThatFailsAtTheStartAsRoot(t *testing.T) {
+	asRoot(t)
+	n := newNode(t)
+	id := n.start(sh("exec sleep 1000"))
+	must(t, n.Close(ctx))
+	old := filepath.Join(n.cfg.Root, "containers", ".old-x")
+	mounted, fresh := filepath.Join(old, "mounted"), filepath.Join(n.cfg.Root, "sandboxes", ".new-x")
+	must(t, os.MkdirAll(mounted, 0o700))
+	must(t, os.Mkdir(fresh, 0o700))
+	must(t, unix.Mount("none", mounted, "tmpfs", 0, ""))
+	logged := n.reopenLogged()
+	eventually(t, "a warning", func() bool { return strings.Contains(logged.String(), old) })
+	must(t, unix.Unmount(mounted, 0))
+	if s := n.status(id); s.State != runtimeapi.ContainerState_CONTAINER_RUNNING {
+		t.Errorf("the container is %v", s)
+	}
+	n.reopen()
+	for _, dir := range []string{old, fresh} {
+		eventually(t, dir+" to go", func() bool { _, err := os.Stat(dir); return errors.Is(err, os.ErrNotExist) })
+	}
 }
 
 // One record that cannot be read keeps nothing else from going on. What it was of
