@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -233,6 +234,44 @@ func TestMemoryLimit(t *testing.T) {
 	if !warned && (s.Reason != "OOMKilled" || s.ExitCode != 137) || warned && s.ExitCode != 7 {
 		t.Errorf("%v\n%s", s, logged)
 	}
+}
+
+// Memory that is limited is not swapped, also when the limit changes; swap that was asked
+// for stays.
+func TestSwap(t *testing.T) {
+	n := newNode(t)
+	update := func(id string, memory int64) {
+		t.Helper()
+		must(t, n.UpdateContainerResources(ctx, id, &runtimeapi.ContainerResources{Linux: &runtimeapi.LinuxContainerResources{MemoryLimitInBytes: memory}}))
+	}
+	start := func(swap int64) string {
+		config := sh("exec sleep 1000")
+		config.Linux = &runtimeapi.LinuxContainerConfig{Resources: &runtimeapi.LinuxContainerResources{MemoryLimitInBytes: 64 << 20, MemorySwapLimitInBytes: swap}}
+		return n.start(config)
+	}
+	// What is there depends on the machine.
+	check := func(id, unified, v1 string) {
+		t.Helper()
+		for name, want := range map[string]string{"memory.swap.max": unified, "memory.memsw.limit_in_bytes": v1} {
+			for _, mount := range []string{"/sys/fs/cgroup", "/sys/fs/cgroup/*"} {
+				files, _ := filepath.Glob(filepath.Join(mount, n.cfg.CgroupParent, id, name))
+				for _, path := range files {
+					if got, err := os.ReadFile(path); err != nil || strings.TrimSpace(string(got)) != want && want != "" {
+						t.Errorf("%s is %q, want %s (%v)", path, got, want, err)
+					}
+				}
+			}
+		}
+	}
+	id := start(0)
+	check(id, "0", "67108864")
+	update(id, 128<<20)
+	check(id, "0", "134217728")
+	update(id, 32<<20)
+	check(id, "0", "33554432")
+	id = start(96 << 20)
+	update(id, 48<<20)
+	check(id, "50331648", "")
 }
 
 // Where nothing enforces a limit, a container that has one is refused.

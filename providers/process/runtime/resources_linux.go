@@ -42,22 +42,22 @@ func (r *Runtime) UpdateContainerResources(_ context.Context, id string, resourc
 	if err := refuseResources(resources.GetLinux()); err != nil {
 		return err
 	}
-	limits := r.limitsOf(resources.GetLinux())
-	if err := r.refuseUnenforced(c, limits); err != nil {
+	if err := r.refuseUnenforced(c, r.limitsOf(resources.GetLinux())); err != nil {
 		return err
 	}
 	c.op.Lock()
 	defer c.op.Unlock()
-	if _, running := c.running(); running {
-		if err := c.spec.Group.Limit(r.groups.Enforced(limits)); err != nil {
-			return fmt.Errorf("resources of container %s: %w", id, err)
-		}
-	}
 	now := c.resourcesNow()
 	if now == nil {
 		now = &runtimeapi.LinuxContainerResources{}
 	}
 	proto.Merge(now, resources.GetLinux())
+	if _, running := c.running(); running {
+		// All of them: that of swap, if it was set, counts from that of memory.
+		if err := c.spec.Group.Limit(r.groups.Enforced(r.limitsOf(now))); err != nil {
+			return fmt.Errorf("resources of container %s: %w", id, err)
+		}
+	}
 	c.mu.Lock()
 	c.resources = now
 	c.mu.Unlock()

@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -74,6 +75,39 @@ func TestFiles(t *testing.T) {
 	}
 	if n := g.OOMKills(); n != 2 {
 		t.Errorf("%d kills", n)
+	}
+}
+
+// Nothing is swapped unless that is asked for, as a kubelet has it by default.
+func TestSwap(t *testing.T) {
+	const max, memsw = "memory.swap.max", "memory.memsw.limit_in_bytes"
+	for name, test := range map[string]struct {
+		l    Limits
+		want map[string]string
+	}{
+		"no limits":             {Limits{}, map[string]string{max: "0"}},
+		"memory":                {Limits{Memory: 8}, map[string]string{max: "0", memsw: "8"}},
+		"memory without limit":  {Limits{Memory: -1}, map[string]string{max: "0", memsw: "-1"}},
+		"both":                  {Limits{Memory: 8, Swap: 10}, map[string]string{max: "2"}},
+		"no limit of swap":      {Limits{Memory: 8, Swap: -1}, map[string]string{}},
+		"less swap than memory": {Limits{Memory: 8, Swap: 7}, map[string]string{}},
+		"by its file":           {Limits{Unified: map[string]string{max: "5"}}, map[string]string{max: "5"}},
+	} {
+		got := map[string]string{}
+		for _, f := range test.l.files() {
+			if f.name == max || f.name == memsw {
+				got[f.name] = f.value
+				if f.value == "0" && f.limit != "" {
+					t.Errorf("%s: kernels without swap accounting do not do", name)
+				}
+			}
+		}
+		if !reflect.DeepEqual(got, test.want) {
+			t.Errorf("%s: %v, want %v", name, got, test.want)
+		}
+	}
+	if l := (*Hierarchies)(nil).Enforced(Limits{Memory: 8, Swap: 10}); slices.ContainsFunc(l.files(), func(f file) bool { return f.name == memsw }) {
+		t.Errorf("a limit that has no effect forbids all swap: %+v", l)
 	}
 }
 

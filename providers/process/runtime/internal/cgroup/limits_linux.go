@@ -11,10 +11,11 @@ import (
 	"strings"
 )
 
-// Limits are the limits of a group; what is zero is left as it is.
+// Limits are the limits of a group; what is zero is left as it is, but for Swap.
 type Limits struct {
 	CPUShares, CPUQuota, CPUPeriod int64
-	// Memory and Swap (which includes memory) are in bytes; -1 is no limit.
+	// Memory and Swap (which includes memory) are in bytes; -1 is no limit. Without Swap
+	// nothing is swapped, as far as the kernel can do that.
 	Memory, Swap int64
 	// Processes is how many processes and threads there may be; -1 is no limit. It
 	// is set where it can be.
@@ -38,7 +39,9 @@ func (g Group) Limit(l Limits) error {
 		if was {
 			taken[f.limit] = true
 		}
-		errs = append(errs, err)
+		if f.name != memoryAndSwap {
+			errs = append(errs, err)
+		}
 	}
 	for _, f := range files {
 		if !taken[f.limit] {
@@ -86,7 +89,7 @@ func (h *Hierarchies) Enforced(l Limits) Limits {
 		case "memory":
 			l.Memory = 0
 		case "swap":
-			l.Swap = 0
+			l.Swap = -1
 		default:
 			delete(l.Unified, name)
 		}
@@ -127,6 +130,10 @@ func (g Group) write(f file) (bool, error) {
 	return true, nil
 }
 
+// memoryAndSwap limits both in v1, and is never below the limit of memory: to raise that
+// it is written before, to lower it after, and what is refused is no error.
+const memoryAndSwap = "memory.memsw.limit_in_bytes"
+
 func (l Limits) files() []file {
 	var files []file
 	if l.CPUShares > 0 {
@@ -149,13 +156,22 @@ func (l Limits) files() []file {
 	}
 	if l.Memory != 0 {
 		must := demand("memory", l.Memory)
+		memory := file{"memory", "memory.limit_in_bytes", strconv.FormatInt(max(l.Memory, -1), 10), must}
+		if l.Swap == 0 {
+			both := file{"memory", memoryAndSwap, memory.value, ""}
+			files = append(files, both, memory, both)
+		} else {
+			files = append(files, memory)
+		}
 		files = append(files,
-			file{"memory", "memory.limit_in_bytes", strconv.FormatInt(max(l.Memory, -1), 10), must},
 			file{unified, "memory.max", limitOrMax(l.Memory), must},
 			// A container that lost one of its processes is not what it seems to be.
 			file{unified, "memory.oom.group", "1", ""})
 	}
-	if l.Swap > 0 && l.Swap >= l.Memory {
+	switch {
+	case l.Swap == 0:
+		files = append(files, file{unified, "memory.swap.max", "0", ""})
+	case l.Swap > 0 && l.Swap >= l.Memory:
 		files = append(files, file{unified, "memory.swap.max", strconv.FormatInt(l.Swap-max(l.Memory, 0), 10), "swap"})
 	}
 	if l.Processes != 0 {
