@@ -58,6 +58,25 @@ echo written > /data/c; echo private > /tmp/vk-private; cat /tmp/vk-private; ls 
 	}
 }
 
+// A volume below a directory that all users may write to leaves it as it is.
+func TestMountPathsBelowWritableDirectoriesAsRoot(t *testing.T) {
+	asRoot(t)
+	n := newNode(t)
+	volume := n.volume("f", "in f ")
+	config, want := sh(""), ""
+	for _, dir := range []string{"/tmp", "/var/tmp", "/run/lock"} {
+		if _, err := os.Stat(dir); err != nil {
+			continue // the machine has none
+		}
+		config.Command[2] += fmt.Sprintf("cat %[1]s/a/b/f; head -c 4000000 /dev/zero > %[1]s/own && stat -c %%A %[1]s; ", dir)
+		config.Mounts = append(config.Mounts, &runtimeapi.Mount{ContainerPath: dir + "/a/b", HostPath: volume})
+		want += "in f drwxrwxrwt\n"
+	}
+	if got := n.outputOf(config); got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
 func TestReadonlyAsRoot(t *testing.T) {
 	asRoot(t)
 	n := newNode(t, func(c *runtime.Config) { c.Users = []string{"0"} })

@@ -69,7 +69,7 @@ type root struct {
 	// dir is the file system in memory that becomes the root.
 	dir *os.File
 	// own are the mounts in memory where anything may be made, volumes those of
-	// the container's volumes, by their numbers.
+	// the container's volumes and other directories of its own, by their numbers.
 	own, volumes map[uint64]bool
 	// writable are the mounts that stay writable with a read-only root.
 	writable []*os.File
@@ -179,7 +179,18 @@ func (r *root) bindTmp(tmp string) error {
 		return err
 	}
 	defer func() { _ = at.Close() }()
-	return bind(source, at)
+	return r.bindOwn(source, at)
+}
+
+// bindOwn mounts a directory of the container's own, in which directories for volumes may be
+// made as in a volume.
+func (r *root) bindOwn(source, at *os.File) error {
+	tree, err := cloneTree(source)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = tree.Close() }()
+	return errors.Join(attach(tree, at), r.remember(r.volumes, tree))
 }
 
 // lockDir is where programs of the machine lock devices; all users may write there.
@@ -193,7 +204,7 @@ func (r *root) replaceShared(varTmp string) error {
 		return err
 	}
 	defer func() { _ = source.Close() }()
-	if err := r.at("/var/tmp", func(at *os.File) error { return bind(source, at) }); err != nil {
+	if err := r.at("/var/tmp", func(at *os.File) error { return r.bindOwn(source, at) }); err != nil {
 		return fmt.Errorf("/var/tmp: %w", err)
 	}
 	err = r.at(lockDir, func(at *os.File) error {
@@ -202,7 +213,7 @@ func (r *root) replaceShared(varTmp string) error {
 			return err
 		}
 		defer func() { _ = locks.Close() }()
-		return attach(locks, at)
+		return errors.Join(attach(locks, at), r.remember(r.own, locks))
 	})
 	if err != nil {
 		return fmt.Errorf("%s: %w", lockDir, err)
