@@ -120,31 +120,32 @@ func (r *Runtime) choosePIDs(n *shim.Namespaces, c *container, box *sandbox) err
 	return nil
 }
 
-// workingDirOf is where the command starts: a path of the container.
-func (r *Runtime) workingDirOf(c *container, stands *standIn, mounts []shim.Mount) (string, error) {
-	dir := c.config.GetWorkingDir()
+// workingDirOf is where the command starts: a path of the container. It reports whether that
+// may be made: not elsewhere on the machine.
+func (r *Runtime) workingDirOf(c *container, stands *standIn, mounts []shim.Mount) (dir string, mayMake bool, err error) {
+	dir = c.config.GetWorkingDir()
 	private := r.isolation == IsolationNamespaces
 	switch {
 	case dir == "" && stands.WorkingDir != "":
-		return stands.WorkingDir, nil
+		return stands.WorkingDir, false, nil
 	case dir == "" && private:
-		return "/", nil
+		return "/", false, nil
 	case dir == "":
-		return c.path(workDir), nil
+		return c.path(workDir), false, nil
 	case !filepath.IsAbs(dir):
-		return "", invalid("the working directory %q is no absolute path", dir)
+		return "", false, invalid("the working directory %q is no absolute path", dir)
 	}
 	dir = filepath.Clean(dir)
 	host, inVolume := translate(dir, mounts)
 	switch {
 	case inVolume && private:
-		return dir, nil
+		return dir, true, nil
 	case inVolume:
-		return host, nil
+		return host, true, nil
 	case dir == "/" || below("/tmp", dir) || r.policy.workingDirs.contain(dir):
-		return dir, nil
+		return dir, private && below("/tmp", dir), nil
 	}
-	return "", denied("the working directory %s is not allowed on this node: use one in a volume, or have its operator add it to workingDirs", dir)
+	return "", false, denied("the working directory %s is not allowed on this node: use one in a volume, or have its operator add it to workingDirs", dir)
 }
 
 // makeFolders makes what a container needs in its directory (dir: it has a temporary

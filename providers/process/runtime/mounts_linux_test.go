@@ -143,6 +143,38 @@ func TestLinkedMounts(t *testing.T) {
 	}
 }
 
+// A working directory in a volume, or in the container's own /tmp, is made by its user.
+func TestWorkingDirIsMade(t *testing.T) {
+	each(t, func(t *testing.T, n *node) {
+		volume := n.volume()
+		config := sh("pwd; echo x > file; stat -c %a .; id -u; stat -c %u ..")
+		config.Mounts = []*runtimeapi.Mount{{ContainerPath: "/data", HostPath: volume}}
+		dirs := []string{"/data/work", "/data/a/b"}
+		if n.cfg.Isolation == runtime.IsolationNamespaces {
+			dirs = append(dirs, "/tmp/build/c")
+		}
+		for _, dir := range dirs {
+			config.WorkingDir = dir
+			out := strings.Fields(n.outputOf(config))
+			if len(out) != 4 || out[0] != strings.Replace(dir, "/data", n.mounted(volume, "/data"), 1) || out[1] != "755" {
+				t.Errorf("%s: %q", dir, out)
+			}
+			if strings.Count(dir, "/") > 2 && out[2] != out[3] {
+				t.Errorf("%s: it is user %s's, and its parent is %s's", dir, out[2], out[3])
+			}
+		}
+		must(t, os.Symlink("/root", volume+"/link"))
+		must(t, os.Mkdir(volume+"/closed", 0o555))
+		for _, dir := range []string{"/data/link/made", "/data/closed/made"} {
+			config.WorkingDir = dir
+			id := n.create(config)
+			if err := n.StartContainer(ctx, id); err == nil || !strings.Contains(err.Error(), "working directory") {
+				t.Errorf("%s: %v", dir, err)
+			}
+		}
+	})
+}
+
 // Each container sees its own processes, unless it may see more.
 func TestProcessesSeenAsRoot(t *testing.T) {
 	asRoot(t)

@@ -87,7 +87,7 @@ func (r *Runtime) commandOf(c *container, box *sandbox, stands *standIn, who *sh
 		command.User = r.letIn(who, box)
 	}
 	command.FilterCalls = !sc.GetPrivileged() && !r.cfg.AllowUnconfined && !givesMore(capabilities)
-	command.Dir, err = r.workingDirOf(c, stands, mounts)
+	command.Dir, command.MakeDir, err = r.workingDirOf(c, stands, mounts)
 	return command, err
 }
 

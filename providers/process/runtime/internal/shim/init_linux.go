@@ -107,13 +107,24 @@ func (c *initConfig) become() error {
 		return err
 	}
 	unix.Umask(0o022)
-	if err := os.Chdir(c.Command.Dir); err != nil {
+	if err := c.Command.enterDir(); err != nil {
 		return fmt.Errorf("working directory: %w", err)
 	}
 	defaultSignals()
 	keepStreams()
 	err := syscall.Exec(c.Command.Path, c.Command.Args, c.Command.Env)
 	return fmt.Errorf("exec %s: %w", c.Command.Path, err)
+}
+
+// enterDir enters the working directory. The user makes it, who thereby gets no further
+// than its command would, by links in a volume, say.
+func (c *Command) enterDir() error {
+	if c.MakeDir {
+		if err := os.MkdirAll(c.Dir, 0o755); err != nil {
+			return err
+		}
+	}
+	return os.Chdir(c.Dir)
 }
 
 // join enters the namespaces of a container; the PID namespace was entered by being

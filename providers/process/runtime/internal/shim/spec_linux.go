@@ -41,6 +41,8 @@ type Command struct {
 	Args []string `json:"args"`
 	Env  []string `json:"env"`
 	Dir  string   `json:"dir"`
+	// MakeDir makes Dir, if it is not there, with the rights of User.
+	MakeDir bool `json:"makeDir,omitempty"`
 	// User is who runs it; nil is the shim's user.
 	User *User `json:"user,omitempty"`
 	// NoNewPrivileges takes the effect from setuid binaries.
