@@ -2,7 +2,12 @@ package runtime
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
 	"os/exec"
+	"slices"
 	"testing"
 	"time"
 
@@ -102,6 +107,38 @@ func TestSlowSubscriber(t *testing.T) {
 	r.events.close()
 	if err := <-done; status.Code(err) != codes.Unavailable {
 		t.Error(err)
+	}
+}
+
+// A listener at [::] of a machine without an IPv6 loopback address is reached by IPv4, if no
+// other listens there.
+func TestPortForwardWithoutIPv6(t *testing.T) {
+	other, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = other.Close() }()
+	taken := other.Addr().(*net.TCPAddr).AddrPort().Port()
+	const free = 1
+	for name, test := range map[string]struct {
+		listens string
+		port    uint16
+		want    []string
+	}{
+		"all addresses":               {"::", free, []string{"[::1]:1", "127.0.0.1:1"}},
+		"IPv4 is another's":           {"::", taken, []string{fmt.Sprintf("[::1]:%d", taken)}},
+		"only the loopback address":   {"::1", free, []string{"[::1]:1"}},
+		"another address of its own":  {"2001:db8::1", free, []string{"[2001:db8::1]:1"}},
+		"all of IPv4, which is ended": {"0.0.0.0", free, []string{"127.0.0.1:1"}},
+	} {
+		var got []string
+		_, err := connect([]netip.Addr{netip.MustParseAddr(test.listens)}, test.port, func(address string) (net.Conn, error) {
+			got = append(got, address)
+			return nil, unix.EADDRNOTAVAIL
+		})
+		if !errors.Is(err, unix.EADDRNOTAVAIL) || !slices.Equal(got, test.want) {
+			t.Errorf("%s: dials %q, want %q (%v)", name, got, test.want, err)
+		}
 	}
 }
 

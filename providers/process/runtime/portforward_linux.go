@@ -2,10 +2,11 @@ package runtime
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
-	"strconv"
+	"slices"
 
 	"github.com/virtual-kubelet/virtual-kubelet/providers/process/runtime/internal/procfs"
 )
@@ -27,11 +28,30 @@ func (r *Runtime) dialPod(ctx context.Context, box *sandbox, port int32) (net.Co
 	if len(addresses) == 0 {
 		return nil, fmt.Errorf("port %d: connection refused: no process of the pod listens there", port)
 	}
-	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", net.JoinHostPort(reachable(addresses).String(), strconv.Itoa(int(port))))
+	conn, err := connect(addresses, uint16(port), func(address string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, "tcp", address)
+	})
 	if err != nil {
 		return nil, fmt.Errorf("port %d: %w", port, err)
 	}
 	return conn, nil
+}
+
+var loopback = netip.AddrFrom4([4]byte{127, 0, 0, 1})
+
+// connect connects to a port at one of the addresses at which a pod listens. A machine may
+// have no IPv6 loopback address (net.ipv6.conf.all.disable_ipv6): a listener at [::] is
+// reached by IPv4 then, unless the port is another's there.
+func connect(addresses []netip.Addr, port uint16, dial func(address string) (net.Conn, error)) (net.Conn, error) {
+	to := reachable(addresses)
+	conn, err := dial(netip.AddrPortFrom(to, port).String())
+	if err == nil || to != netip.IPv6Loopback() || !slices.Contains(addresses, netip.IPv6Unspecified()) {
+		return conn, err
+	}
+	if taken, takenErr := procfs.ListensIPv4(port); taken || takenErr != nil {
+		return nil, errors.Join(err, takenErr)
+	}
+	return dial(netip.AddrPortFrom(loopback, port).String())
 }
 
 // reachable is where to connect to one of the addresses at which a pod listens:
@@ -40,8 +60,8 @@ func reachable(addresses []netip.Addr) netip.Addr {
 	best := addresses[0]
 	for _, addr := range addresses {
 		switch {
-		case addr.IsUnspecified() && addr.Is4(), addr == netip.AddrFrom4([4]byte{127, 0, 0, 1}):
-			return netip.AddrFrom4([4]byte{127, 0, 0, 1})
+		case addr.IsUnspecified() && addr.Is4(), addr == loopback:
+			return loopback
 		case addr.IsUnspecified() || addr.IsLoopback():
 			best = addr
 		}

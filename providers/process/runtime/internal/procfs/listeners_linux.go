@@ -15,18 +15,9 @@ import (
 // Listeners returns the addresses at which processes listen on a TCP port, in the
 // network of this process, as far as we may see their files.
 func Listeners(port uint16, processes []Process) ([]netip.Addr, error) {
-	sockets := map[string]netip.Addr{}
-	for _, table := range []string{"/proc/self/net/tcp", "/proc/self/net/tcp6"} {
-		data, err := os.ReadFile(table)
-		if errors.Is(err, os.ErrNotExist) {
-			continue // no IPv6
-		}
-		if err != nil {
-			return nil, err
-		}
-		if err := listening(string(data), port, sockets); err != nil {
-			return nil, fmt.Errorf("%s: %w", table, err)
-		}
+	sockets, err := listeners(port)
+	if err != nil {
+		return nil, err
 	}
 	if len(sockets) == 0 {
 		return nil, nil
@@ -42,6 +33,35 @@ func Listeners(port uint16, processes []Process) ([]netip.Addr, error) {
 		}
 	}
 	return found, nil
+}
+
+// ListensIPv4 reports whether a socket for IPv4 alone listens on a TCP port, whoever's it is.
+func ListensIPv4(port uint16) (bool, error) {
+	sockets, err := listeners(port)
+	for _, addr := range sockets {
+		if addr.Is4() {
+			return true, nil
+		}
+	}
+	return false, err
+}
+
+// listeners are the sockets that listen on a port.
+func listeners(port uint16) (map[string]netip.Addr, error) {
+	sockets := map[string]netip.Addr{}
+	for _, table := range []string{"/proc/self/net/tcp", "/proc/self/net/tcp6"} {
+		data, err := os.ReadFile(table)
+		if errors.Is(err, os.ErrNotExist) {
+			continue // no IPv6
+		}
+		if err != nil {
+			return nil, err
+		}
+		if err := listening(string(data), port, sockets); err != nil {
+			return nil, fmt.Errorf("%s: %w", table, err)
+		}
+	}
+	return sockets, nil
 }
 
 // listening adds the sockets of a table that listen on a port, by what links of
