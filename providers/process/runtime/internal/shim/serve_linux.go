@@ -3,19 +3,25 @@ package shim
 import (
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"sync"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
 
-// accept serves connections until the shim ends.
-func (s *server) accept() {
+// accept serves connections, which next has, until the shim ends.
+func (s *server) accept(next func() (*net.UnixConn, error)) {
 	for {
-		conn, err := s.listener.AcceptUnix()
-		if err != nil {
+		conn, err := next()
+		switch {
+		case errors.Is(err, net.ErrClosed):
 			return
+		case err != nil: // for want of files or memory, say, which may pass
+			time.Sleep(50 * time.Millisecond)
+			continue
 		}
 		go s.serve(&Conn{unix: conn}) // ends with the connection
 	}

@@ -127,7 +127,7 @@ func (s *server) begin() error {
 	for _, c := range copies {
 		go c() // ends with the container's streams
 	}
-	go s.accept() // ends with the shim
+	go s.accept(s.listener.AcceptUnix) // ends with the shim
 	return nil
 }
 
