@@ -323,6 +323,11 @@ func (r *Runtime) ask(c *container, request shim.Request) error {
 	if err != nil {
 		return err
 	}
+	return r.askOver(conn, request)
+}
+
+// askOver is ask over a connection, which it closes.
+func (r *Runtime) askOver(conn *shim.Conn, request shim.Request) error {
 	defer func() { _ = conn.Close() }()
 	defer context.AfterFunc(r.ctx, func() { _ = conn.Close() })()
 	conn.GiveUpAfter(answerTime)

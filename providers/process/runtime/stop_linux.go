@@ -47,13 +47,29 @@ func (r *Runtime) stop(ctx context.Context, c *container, timeout int64) error {
 	return r.kill(ctx, c)
 }
 
-// stopGently signals the container, and reports whether it has ended in time.
+// dialPause is how long a shim that cannot be reached is left alone.
+const dialPause = 100 * time.Millisecond
+
+// stopGently signals the container, and reports whether it has ended in time. While the shim
+// cannot be reached, as when this process has too many files open, it is tried again; what
+// was sent is not sent again, since the signal may have come.
 func (r *Runtime) stopGently(ctx context.Context, c *container, timeout time.Duration) (bool, error) {
 	signal := int(stopSignal(c.config.GetStopSignal()))
-	if err := r.ask(c, shim.Request{Op: shim.OpSignal, Signal: signal}); err != nil {
+	end := time.Now().Add(timeout)
+	conn, err := shim.Dial(c.dir)
+	for err != nil && time.Until(end) > dialPause {
+		if ended, err := r.waitDown(ctx, c, dialPause); ended || err != nil {
+			return ended, err
+		}
+		conn, err = shim.Dial(c.dir)
+	}
+	if err == nil {
+		err = r.askOver(conn, shim.Request{Op: shim.OpSignal, Signal: signal})
+	}
+	if err != nil {
 		r.logger.WithError(err).WithField("container", c.id).Debug("cannot signal a container; it has ended, or is killed in time")
 	}
-	return r.waitDown(ctx, c, timeout)
+	return r.waitDown(ctx, c, time.Until(end))
 }
 
 func (r *Runtime) waitDown(ctx context.Context, c *container, timeout time.Duration) (bool, error) {

@@ -3,6 +3,7 @@ package runtime_test
 import (
 	"context"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
@@ -34,6 +35,25 @@ func TestStopSignals(t *testing.T) {
 			if s := n.status(id); s.ExitCode != code || s.State != runtimeapi.ContainerState_CONTAINER_EXITED {
 				t.Errorf("%v: %v", signal, s)
 			}
+		}
+	})
+}
+
+// A shim that cannot be reached for a while gets the signal later, once.
+func TestStopSignalIsSentLater(t *testing.T) {
+	each(t, func(t *testing.T, n *node) {
+		id := n.start(sh(onSignal))
+		n.waitLog(id, "ready")
+		socket := filepath.Join(n.cfg.Root, "containers", id, shim.SocketFile)
+		must(t, os.Rename(socket, socket+".away"))
+		back := time.AfterFunc(300*time.Millisecond, func() { _ = os.Rename(socket+".away", socket) })
+		defer back.Stop()
+		must(t, n.StopContainer(ctx, id, 60))
+		if s := n.status(id); s.ExitCode != 7 {
+			t.Errorf("%v", s)
+		}
+		if out, _ := n.logs(id); strings.Count(out, "got TERM") != 1 {
+			t.Errorf("wrote %q", out)
 		}
 	})
 }
