@@ -58,8 +58,8 @@ func (l *logFile) write(stream string, line []byte, full bool) {
 	if l.file == nil {
 		return
 	}
-	// Readers since a time rely on times that do not go back.
-	if now := time.Now(); now.After(l.last) {
+	// Readers since a time rely on times that do not go back, as the clock may.
+	if now := time.Now().Round(0); now.After(l.last) {
 		l.last = now
 	}
 	tag := " P "

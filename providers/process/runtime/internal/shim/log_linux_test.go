@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 )
 
 // Output is cut into lines in the same way however it comes.
@@ -44,5 +45,25 @@ func TestLines(t *testing.T) {
 				t.Errorf("%.20q in pieces of %d: %.60q", text, size, got)
 			}
 		}
+	}
+}
+
+// Times of lines do not go back with the clock. A time of the clock that never goes back would
+// be compared by that.
+func TestLogTimesDoNotGoBack(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "log")
+	log, err := openLog(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	log.write("stdout", nil, true)
+	if log.last != log.last.Round(0) {
+		t.Errorf("the time of the last line is %v", log.last)
+	}
+	before := time.Now().Add(time.Hour).Round(0) // set back by an hour
+	log.last = before
+	log.write("stdout", nil, true)
+	if log.last != before {
+		t.Errorf("after %v comes %v", before, log.last)
 	}
 }
