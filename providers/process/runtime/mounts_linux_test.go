@@ -10,6 +10,8 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/virtual-kubelet/virtual-kubelet/providers/process/runtime"
+	"github.com/virtual-kubelet/virtual-kubelet/providers/process/runtime/internal/procfs"
+	"github.com/virtual-kubelet/virtual-kubelet/providers/process/runtime/internal/shim"
 )
 
 // outputOf runs a script to its end, and returns its output.
@@ -206,5 +208,36 @@ func TestProcessesSeenAsRoot(t *testing.T) {
 	target := n.start(sh("exec sleep 1000"))
 	if got := count(runtimeapi.NamespaceMode_TARGET, target); !strings.Contains(got, "sleep\n") {
 		t.Errorf("those of another: %q", got)
+	}
+}
+
+// What a container leaves behind in the PID namespace of another ends with it.
+func TestNothingIsLeftInTheNamespaceOfAnotherAsRoot(t *testing.T) {
+	asRoot(t)
+	for _, groups := range []string{"", runtime.CgroupsNone} {
+		n := newNode(t, func(c *runtime.Config) {
+			if groups != "" {
+				c.CgroupParent = groups
+			}
+		})
+		target := n.start(sh("exec sleep 1000"))
+		config := sh("sleep 1000 & setsid sh -c 'sleep 1000 & sleep 1000' & exit 0")
+		config.Linux = &runtimeapi.LinuxContainerConfig{SecurityContext: &runtimeapi.LinuxContainerSecurityContext{
+			NamespaceOptions: &runtimeapi.NamespaceOption{Pid: runtimeapi.NamespaceMode_TARGET, TargetId: target},
+		}}
+		id, err := n.CreateContainer(ctx, n.sandboxOf(target), config, nil)
+		must(t, err)
+		must(t, n.StartContainer(ctx, id))
+		n.ended(id)
+		all, err := procfs.All()
+		must(t, err)
+		for _, p := range all {
+			if !p.Dead() && procfs.HasEnv(p.PID, shim.MarkerEnv+"="+id) {
+				t.Errorf("process %d is left", p.PID)
+			}
+		}
+		if s := n.status(target); s.State != runtimeapi.ContainerState_CONTAINER_RUNNING {
+			t.Errorf("the other is %v", s)
+		}
 	}
 }

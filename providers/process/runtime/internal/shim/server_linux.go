@@ -57,6 +57,9 @@ func newServer(dir string) (*server, error) {
 	}
 	s.oomKills = s.spec.Group.OOMKills()
 	s.spawner = newSpawner(s.spec.Group, s.spec.Limits.Demands(), os.NewFile(lockFD, LockFile))
+	if n := s.spec.Namespaces; n != nil && n.JoinPID != nil {
+		s.spawner.marker = s.spec.Marker
+	}
 	var err error
 	if s.log, err = openLog(s.spec.LogPath); err != nil {
 		return s, fmt.Errorf("log: %w", err)

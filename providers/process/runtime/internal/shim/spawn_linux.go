@@ -29,6 +29,9 @@ type spawner struct {
 	limited bool
 	// lock is the lock of the container's directory.
 	lock *os.File
+	// marker is the environment entry of the container's processes, if these are in the PID
+	// namespace of another: there orphans become children of that one's first process.
+	marker string
 
 	mu      sync.Mutex
 	closed  bool
@@ -224,13 +227,20 @@ func (s *spawner) close() {
 	s.closed = true
 }
 
-// killAll kills everything that runs below this shim, and returns when nothing
-// does.
+// killAll kills everything that runs below this shim, and the container's orphans, and
+// returns when nothing does.
 func (s *spawner) killAll() {
+	none := 0
 	for pause := time.Millisecond; ; pause = min(2*pause, 100*time.Millisecond) {
 		s.group.Kill()
-		if s.killWhere(func(procfs.Process) bool { return true }) {
+		switch {
+		case !s.killWhere(func(procfs.Process) bool { return true }):
+			none = 0
+		case s.marker == "" || none > 0:
 			return
+		default: // a process that is just becoming another program shows no marker
+			none++
+			pause = 10 * time.Millisecond
 		}
 		time.Sleep(pause)
 	}
@@ -261,7 +271,7 @@ func (s *spawner) killTree(c *child) bool {
 	return s.killWhere(func(p procfs.Process) bool { return in[p.PID] || isRoot(p) || p.Session == c.pid })
 }
 
-// killWhere kills those of the processes below this shim that match, and reports
+// killWhere kills those of the container's processes that match, and reports
 // whether there were none: not if it cannot see which there are.
 func (s *spawner) killWhere(match func(procfs.Process) bool) bool {
 	all, err := procfs.All()
@@ -269,13 +279,34 @@ func (s *spawner) killWhere(match func(procfs.Process) bool) bool {
 		return false
 	}
 	self, none := os.Getpid(), true
-	for _, p := range procfs.Below(all, func(p procfs.Process) bool { return p.PID == self }) {
-		if !p.Dead() && match(p) {
+	in := s.orphans(all)
+	for _, p := range procfs.Below(all, func(p procfs.Process) bool { return p.PID == self || in[p.PID] }) {
+		in[p.PID] = true
+	}
+	for _, p := range all {
+		if in[p.PID] && p.PID != self && !p.Dead() && match(p) {
 			none = false
 			_ = procfs.Kill(p.PID, p.Start, unix.SIGKILL)
 		}
 	}
 	return none
+}
+
+// orphans are processes of the container that may not be below this shim.
+func (s *spawner) orphans(all []procfs.Process) map[int]bool {
+	in := map[int]bool{}
+	if s.marker == "" {
+		return in
+	}
+	for _, pid := range s.group.Processes() {
+		in[pid] = true
+	}
+	for _, p := range all {
+		if procfs.HasEnv(p.PID, s.marker) {
+			in[p.PID] = true
+		}
+	}
+	return in
 }
 
 // exitOf says how a process ended, in the terms of a container.

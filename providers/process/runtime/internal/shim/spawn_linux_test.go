@@ -3,11 +3,17 @@ package shim
 import (
 	"errors"
 	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/virtual-kubelet/virtual-kubelet/providers/process/runtime/internal/cgroup"
+	"github.com/virtual-kubelet/virtual-kubelet/providers/process/runtime/internal/procfs"
 )
 
 func TestMain(m *testing.M) {
@@ -52,6 +58,55 @@ func TestInitHoldsTheLock(t *testing.T) {
 			}
 			waitForLock(t, dir)
 		})
+	}
+}
+
+// In the PID namespace of another container orphans are no children of the shim: they are
+// found by the control group, which of v1 cannot kill, and by the marker.
+func TestOrphansOfAnotherNamespaceAreKilled(t *testing.T) {
+	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = null.Close() }()
+	for _, by := range []string{"group", "marker"} {
+		dir := t.TempDir()
+		marker := MarkerEnv + "=" + filepath.Base(dir) + by + strconv.Itoa(os.Getpid())
+		s := onlySpawner()
+		if s.lock, err = Lock(dir); err != nil {
+			t.Fatal(err)
+		}
+		command := Command{Path: "/bin/sh", Args: []string{"sh", "-c", "sleep 1000 & echo $! > pid; exit"}, Dir: dir, Env: []string{marker, "PATH=" + os.Getenv("PATH")}}
+		l, err := s.start(initConfig{Command: command}, []*os.File{null, null, null}, process(false, 0), nil)
+		if err == nil {
+			err = l.release(true)
+		}
+		_ = s.lock.Close()
+		if err != nil {
+			t.Fatal(err)
+		}
+		<-l.done
+		data, err := os.ReadFile(filepath.Join(dir, "pid"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		pid, _ := strconv.Atoi(strings.TrimSpace(string(data)))
+		orphan, err := procfs.Read(pid)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = procfs.Kill(pid, orphan.Start, unix.SIGKILL) }()
+		killer := &spawner{marker: marker}
+		if by == "group" {
+			if err := os.WriteFile(filepath.Join(dir, "cgroup.procs"), data, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			killer = &spawner{marker: "another", group: cgroup.Group{"memory": dir}}
+		}
+		killer.killAll()
+		if procfs.Alive(pid, orphan.Start) {
+			t.Errorf("the orphan that is found by its %s runs on", by)
+		}
 	}
 }
 
