@@ -2,6 +2,7 @@ package kubernetes
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -18,6 +19,7 @@ import (
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
 	"github.com/virtual-kubelet/virtual-kubelet/internal/fakeapi"
+	"github.com/virtual-kubelet/virtual-kubelet/providers/kubernetes/internal/translate"
 )
 
 // running sets the status of a remote pod that runs.
@@ -271,7 +273,6 @@ func TestRemotePodWithoutItsLabelsIsLeftAlone(t *testing.T) {
 		r.change(far, running)
 		r.change(far, func(pod *corev1.Pod) { pod.Labels = nil })
 		r.requests()
-		r.handleDeleted(far) // which is what a watch with the label selector reports
 		time.Sleep(10 * time.Minute)
 		for _, request := range r.requests() {
 			if request == "delete pods" || request == "create pods" {
@@ -286,6 +287,61 @@ func TestRemotePodWithoutItsLabelsIsLeftAlone(t *testing.T) {
 			t.Error("no event reports it")
 		}
 	})
+}
+
+// Otherwise it is deleted there, since it would not be found later, and its pod fails once it
+// is gone. One that another home or node has labelled is that one's.
+func TestRemotePodThatLosesItsLabelsIsDeleted(t *testing.T) {
+	for what, c := range map[string]struct {
+		labels  map[string]string
+		deleted bool
+	}{
+		"none":                 {labels: nil, deleted: true},
+		"no label of the home": {labels: map[string]string{translate.LabelCluster: "home", translate.LabelNode: "far"}, deleted: true},
+		"another node's":       {labels: map[string]string{translate.LabelCluster: "home", translate.LabelNode: "near"}},
+	} {
+		t.Run(what, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				remote := newRemote()
+				r := newRig(t, "", remote)
+				pod := named("one")
+				r.change(r.create(pod), running)
+				far := r.remotePod(pod)
+				terminates := true
+				fakeapi.React(&remote.Fake, "delete", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
+					if !terminates {
+						return false, nil, nil
+					}
+					now := far.DeepCopy()
+					now.Labels, now.DeletionTimestamp = c.labels, ptr.To(metav1.Now())
+					return true, now, remote.Tracker().Update(corev1.SchemeGroupVersion.WithResource("pods"), now, now.Namespace)
+				})
+				r.change(far, func(pod *corev1.Pod) { pod.Labels = c.labels })
+				time.Sleep(10 * time.Second)
+				if asked := slices.Contains(r.requests(), "delete pods"); asked != c.deleted {
+					t.Errorf("it is deleted: %v", asked)
+				}
+				if !c.deleted {
+					return
+				}
+				r.mu.Lock()
+				failed := slices.ContainsFunc(r.notified, ended)
+				r.mu.Unlock()
+				if shown, err := r.GetPodByUID(t.Context(), pod.Namespace, pod.Name, pod.UID); failed || err != nil || shown.Status.Phase != corev1.PodRunning || r.listed(t)["one"] != corev1.PodRunning {
+					t.Errorf("while it terminates its pod is shown as %+v, %v; failed: %v", shown, err, failed)
+				}
+				terminates = false
+				r.remove(far)
+				time.Sleep(10 * time.Second)
+				if s := r.last(); s.Phase != corev1.PodFailed || s.Reason != "RemotePodDeleted" {
+					t.Errorf("once it is gone its pod is %+v", s)
+				}
+				if requests := r.requests(); !slices.Contains(requests, "delete secrets") {
+					t.Errorf("what it needed is left: %v", requests)
+				}
+			})
+		})
+	}
 }
 
 // Pods that wait for a remote namespace do not cause copies to be written over and

@@ -98,6 +98,7 @@ func TestRequestsOfAPlainPod(t *testing.T) {
 		}
 		r.wantRequests("a pod", "create pods")
 		resolved.DeletionTimestamp = &metav1.Time{Time: time.Now()}
+		r.setHomePod(resolved)
 		if err := r.DeletePod(t.Context(), resolved); err != nil {
 			t.Fatal(err)
 		}

@@ -137,9 +137,19 @@ func newRemoteAs(uid types.UID) *fake.Clientset {
 		if err != nil || !ok {
 			return true, all, err
 		}
+		shown := map[types.UID]runtime.Object{}
 		return true, watch.Filter(all, func(event watch.Event) (watch.Event, bool) {
 			object, ok := event.Object.(metav1.Object)
-			return event, !ok || asked.WatchRestrictions.Labels == nil || asked.WatchRestrictions.Labels.Matches(labels.Set(object.GetLabels()))
+			if !ok || asked.WatchRestrictions.Labels == nil {
+				return event, true
+			}
+			was := shown[object.GetUID()]
+			if asked.WatchRestrictions.Labels.Matches(labels.Set(object.GetLabels())) {
+				shown[object.GetUID()] = event.Object
+				return event, true
+			}
+			delete(shown, object.GetUID())
+			return watch.Event{Type: watch.Deleted, Object: was}, was != nil // it has lost the labels
 		}), nil
 	})
 	var count atomic.Int32

@@ -286,7 +286,7 @@ func TestPodThatIsThereIsNotReplaced(t *testing.T) {
 		r.change(r.create(pod), running)
 		far := r.remotePod(pod)
 		r.requests()
-		r.handleDeleted(far)
+		r.handleDeleted(far, false)
 		time.Sleep(time.Minute)
 		r.harmless(t)
 		if s := r.last(); s.Phase != corev1.PodRunning || s.ContainerStatuses[0].State.Running == nil {

@@ -56,14 +56,16 @@ func (p *Provider) podEventHandler() cache.ResourceEventHandler {
 				return
 			}
 			if remote, ok := obj.(*corev1.Pod); ok {
-				p.handleDeleted(remote)
+				p.handleDeleted(remote, false)
 			}
 		},
 	}
 }
 
-// handleDeleted handles a remote pod that is gone.
-func (p *Provider) handleDeleted(remote *corev1.Pod) {
+// handleDeleted handles a remote pod that a watch reports as deleted. Since it selects by
+// labels, the pod may have lost them, and run on: unless confirmed says that it is gone, it
+// is read first if nobody was deleting it.
+func (p *Provider) handleDeleted(remote *corev1.Pod, confirmed bool) {
 	p.mu.Lock()
 	delete(p.deleting, remote.UID)
 	p.mu.Unlock()
@@ -76,6 +78,10 @@ func (p *Provider) handleDeleted(remote *corev1.Pod) {
 		begin := p.prepareReplacement(remote)
 		p.notifyStatus(remote, p.replacementStatus(remote)) // before the replacement reports a status
 		begin()
+		return
+	}
+	if local := p.homePod(remote); !confirmed && local != nil && local.DeletionTimestamp == nil && remote.DeletionTimestamp == nil && !ended(remote) {
+		p.confirmLater(remote, true)
 		return
 	}
 	p.notifyStatus(remote, translate.Deleted(p.translate.Status(remote), "The pod was deleted in the remote cluster", metav1.Now()))

@@ -17,6 +17,7 @@ type workItem struct {
 	removeMetadata bool
 	unscheduled    bool
 	unconfirmed    bool
+	reported       bool                 // by a watch, as deleted; with unconfirmed
 	ephemeralOf    types.NamespacedName // the name of the home pod, to add its ephemeral containers
 	unwanted       unwanted             // a remote pod to delete; uid is empty
 }
@@ -51,7 +52,7 @@ func (p *Provider) syncItem(ctx context.Context, item workItem) error {
 	case item.ephemeralOf.Name != "":
 		return p.addEphemeral(ctx, item.ephemeralOf, item.uid)
 	case item.unconfirmed:
-		return p.confirm(ctx, item.uid)
+		return p.confirm(ctx, item)
 	case item.removeMetadata:
 		return p.removeMetadata(ctx, item.uid)
 	case item.unscheduled:
