@@ -344,6 +344,32 @@ func TestRemotePodThatLosesItsLabelsIsDeleted(t *testing.T) {
 	}
 }
 
+// The labels are enough to find a remote pod whose annotation with the name is gone.
+func TestRemotePodWithoutItsNameIsFound(t *testing.T) {
+	for mapping, more := range map[string]string{"same": "", "fixed": "namespaces: {mapping: fixed, name: all}\n"} {
+		t.Run(mapping, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig(t, more, newRemote())
+				pod := named("one")
+				far := r.create(pod)
+				r.change(far, func(pod *corev1.Pod) { running(pod); delete(pod.Annotations, translate.AnnotationName) })
+				r.mu.Lock()
+				last := r.notified[len(r.notified)-1]
+				r.mu.Unlock()
+				if last.Name == "" || last.UID != pod.UID || last.Status.Phase != corev1.PodRunning {
+					t.Errorf("it is reported to be %+v", last)
+				}
+				if shown, err := r.GetPodByUID(t.Context(), pod.Namespace, pod.Name, pod.UID); err != nil || shown.Status.Phase != corev1.PodRunning {
+					t.Errorf("it is %+v, %v", shown, err)
+				}
+				if err := r.UpdatePod(t.Context(), pod); err != nil || r.remotePod(pod).Annotations[translate.AnnotationName] != pod.Name {
+					t.Errorf("after an update, %v, its annotations are %v", err, r.remotePod(pod).Annotations)
+				}
+			})
+		})
+	}
+}
+
 // Pods that wait for a remote namespace do not cause copies to be written over and
 // over.
 func TestRemoteNamespaceIsMissing(t *testing.T) {

@@ -80,7 +80,7 @@ func (p *Provider) cachedPod(namespace, name string, uid types.UID) *corev1.Pod 
 	if err != nil || !ok {
 		return nil
 	}
-	if remote, ok := obj.(*corev1.Pod); ok && translate.UIDOf(remote) == uid && translate.NameOf(remote) == (types.NamespacedName{Namespace: namespace, Name: name}) {
+	if remote, ok := obj.(*corev1.Pod); ok && translate.UIDOf(remote) == uid {
 		return remote
 	}
 	return nil

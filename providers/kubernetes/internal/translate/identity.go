@@ -1,6 +1,7 @@
 package translate
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
@@ -111,9 +112,12 @@ func (h Home) OwnsAtHome(object metav1.Object) bool {
 // UIDOf returns the UID of a remote object's home object. It may be empty.
 func UIDOf(remote metav1.Object) types.UID { return types.UID(remote.GetLabels()[LabelUID]) }
 
-// NameOf returns the namespace and name of a remote object's home object.
+// NameOf returns the namespace and name of a remote object's home object. If the annotation
+// is gone, it is the remote name, which is the same where namespaces do not share a remote one.
 func NameOf(remote metav1.Object) types.NamespacedName {
-	return types.NamespacedName{Namespace: remote.GetLabels()[LabelNamespace], Name: remote.GetAnnotations()[AnnotationName]}
+	return types.NamespacedName{
+		Namespace: remote.GetLabels()[LabelNamespace], Name: cmp.Or(remote.GetAnnotations()[AnnotationName], remote.GetName()),
+	}
 }
 
 // Key returns the namespace and name of a pod.
