@@ -55,11 +55,12 @@ func (p *Provider) replacesDeleted(remote *corev1.Pod) bool {
 // mayReplace reports whether the configuration and the home pod allow a remote pod to
 // be created again.
 func (p *Provider) mayReplace(remote *corev1.Pod) bool {
-	if p.cfg.Evicted != Restart || !translate.MayRestart(remote) {
+	if p.cfg.Evicted != Restart {
 		return false
 	}
 	local := p.homePod(remote)
-	return local != nil && local.DeletionTimestamp == nil && !ended(local) && translate.MayRestart(local)
+	return local != nil && local.DeletionTimestamp == nil && !ended(local) &&
+		translate.MayRestart(local, &remote.Status) && translate.MayRestart(local, &local.Status)
 }
 
 func ended(pod *corev1.Pod) bool {

@@ -34,7 +34,7 @@ func (r *rig) remove(remote *corev1.Pod) {
 }
 
 // endedBy sets the status that a kubelet gives a pod that is being deleted, whose
-// container exited with code.
+// container exited with code. Admission has added an init container, which has completed.
 func endedBy(code int32) func(*corev1.Pod) {
 	return func(pod *corev1.Pod) {
 		pod.Status.Phase = corev1.PodFailed
@@ -42,6 +42,7 @@ func endedBy(code int32) func(*corev1.Pod) {
 			pod.Status.Phase = corev1.PodSucceeded
 		}
 		pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "main", State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: code}}}}
+		pod.Status.InitContainerStatuses = []corev1.ContainerStatus{{Name: "mesh-init", State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{}}}}
 	}
 }
 

@@ -48,7 +48,7 @@ func (p *Provider) forgetSeen(remote map[types.UID]struct{}) {
 func (p *Provider) standInFor(namespace, name string, uid types.UID, notFound error) (*corev1.Pod, error) {
 	local, err := p.home.Pods.Pods(namespace).Get(name)
 	if p.cfg.Evicted != Restart || err != nil || uid == "" || local.UID != uid || local.DeletionTimestamp != nil ||
-		local.Status.Phase != corev1.PodRunning || !translate.MayRestart(local) {
+		local.Status.Phase != corev1.PodRunning || !translate.MayRestart(local, &local.Status) {
 		return nil, notFound
 	}
 	if !p.podHandler.HasSynced() { // the handler records pods in other namespaces of an earlier configuration, too

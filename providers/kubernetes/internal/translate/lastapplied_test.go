@@ -138,24 +138,53 @@ func TestStatusOfContainersThatHomeHasNot(t *testing.T) {
 }
 
 func TestMayStartAgain(t *testing.T) {
-	ended := func(code int32) corev1.ContainerStatus {
-		return corev1.ContainerStatus{State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: code}}}
+	const (
+		always, onFailure, never = corev1.RestartPolicyAlways, corev1.RestartPolicyOnFailure, corev1.RestartPolicyNever
+	)
+	ended := func(code int32) corev1.ContainerState {
+		return corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: code}}
 	}
-	for _, c := range []struct {
-		policy   corev1.RestartPolicy
-		init     corev1.ContainerStatus
-		statuses []corev1.ContainerStatus
-		want     bool
+	runs := corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}
+	waits := corev1.ContainerState{}
+	once, failing := ptr.To(corev1.ContainerRestartPolicyNever), ptr.To(corev1.ContainerRestartPolicyOnFailure)
+	restartsOn42 := []corev1.ContainerRestartRule{{
+		Action:    corev1.ContainerRestartRuleActionRestart,
+		ExitCodes: &corev1.ContainerRestartRuleOnExitCodes{Operator: corev1.ContainerRestartRuleOnExitCodesOpIn, Values: []int32{42}},
+	}}
+	for what, c := range map[string]struct {
+		policy       corev1.RestartPolicy
+		initOwn, own *corev1.ContainerRestartPolicy
+		rules        []corev1.ContainerRestartRule
+		init         corev1.ContainerState
+		main, more   corev1.ContainerState
+		want         bool
 	}{
-		{corev1.RestartPolicyAlways, ended(0), []corev1.ContainerStatus{ended(0)}, true},
-		{corev1.RestartPolicyNever, ended(1), nil, false},
-		{corev1.RestartPolicyOnFailure, ended(1), []corev1.ContainerStatus{ended(1), {}}, true},
-		{corev1.RestartPolicyOnFailure, ended(1), []corev1.ContainerStatus{{}, ended(0)}, false},
-		{corev1.RestartPolicyOnFailure, ended(0), []corev1.ContainerStatus{{}}, false},
+		"Always":                             {policy: always, init: ended(0), main: ended(0), more: runs, want: true},
+		"Never":                              {policy: never, init: ended(1)},
+		"OnFailure, all have failed":         {policy: onFailure, init: ended(1), main: ended(1), want: true},
+		"OnFailure, one has completed":       {policy: onFailure, init: ended(1), more: ended(0)},
+		"OnFailure, initialized":             {policy: onFailure, init: ended(0)},
+		"one that runs once has completed":   {policy: always, init: ended(0), own: once, main: ended(0), more: runs},
+		"one that runs once runs":            {policy: always, init: ended(0), own: once, main: runs, more: runs},
+		"one that runs once waits":           {policy: always, init: ended(0), own: once, main: waits, want: true},
+		"an init container that runs once":   {policy: always, initOwn: once, init: ended(0), main: runs},
+		"one has completed, with OnFailure":  {policy: always, own: failing, main: ended(0)},
+		"one has failed, with OnFailure":     {policy: always, own: failing, main: ended(1), want: true},
+		"one is restarted with this code":    {policy: always, own: once, rules: restartsOn42, main: ended(42), want: true},
+		"one is restarted with another code": {policy: always, own: once, rules: restartsOn42, main: ended(1)},
 	} {
-		pod := &corev1.Pod{Spec: corev1.PodSpec{RestartPolicy: c.policy}, Status: corev1.PodStatus{InitContainerStatuses: []corev1.ContainerStatus{c.init}, ContainerStatuses: c.statuses}}
-		if got := MayRestart(pod); got != c.want {
-			t.Errorf("%s: %v, want %v", c.policy, got, c.want)
+		pod := &corev1.Pod{Spec: corev1.PodSpec{
+			RestartPolicy:  c.policy,
+			InitContainers: []corev1.Container{{Name: "init", RestartPolicy: c.initOwn}},
+			Containers:     []corev1.Container{{Name: "main", RestartPolicy: c.own, RestartPolicyRules: c.rules}, {Name: "more"}},
+		}}
+		status := &corev1.PodStatus{
+			// Admission in the remote cluster has added the first one.
+			InitContainerStatuses: []corev1.ContainerStatus{{Name: "istio-init", State: ended(0)}, {Name: "init", State: c.init}},
+			ContainerStatuses:     []corev1.ContainerStatus{{Name: "main", State: c.main}, {Name: "more", State: c.more}},
+		}
+		if got := MayRestart(pod, status); got != c.want {
+			t.Errorf("%s: %v, want %v", what, got, c.want)
 		}
 	}
 }

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/virtual-kubelet/virtual-kubelet/internal/podstatus"
+	"github.com/virtual-kubelet/virtual-kubelet/podspec"
 )
 
 // Status returns the status of the home pod of a remote pod.
@@ -121,19 +122,36 @@ func OnlyContainersOf(status corev1.PodStatus, pod *corev1.Pod) corev1.PodStatus
 	return status
 }
 
-// MayRestart reports whether the containers of a pod may be started again in another
-// remote pod. Unless restartPolicy is Always, the API server accepts no restart of a
-// container that has completed.
-func MayRestart(pod *corev1.Pod) bool {
-	if pod.Spec.RestartPolicy != corev1.RestartPolicyOnFailure {
-		return pod.Spec.RestartPolicy != corev1.RestartPolicyNever
+// MayRestart reports whether the containers of a home pod may be started again in another
+// remote pod, given a status of it: of one that runs once at the most none has started, and
+// of one that has ended the API server accepts that it does not go on to be so. Containers
+// that the pod does not have at home do not count.
+func MayRestart(pod *corev1.Pod, status *corev1.PodStatus) bool {
+	if pod.Spec.RestartPolicy == corev1.RestartPolicyNever {
+		return false
 	}
-	for _, statuses := range [][]corev1.ContainerStatus{pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses} {
-		for i := range statuses {
-			if ended := statuses[i].State.Terminated; ended != nil && ended.ExitCode == 0 {
-				return false
+	for _, of := range []struct {
+		containers []corev1.Container
+		statuses   []corev1.ContainerStatus
+	}{{pod.Spec.InitContainers, status.InitContainerStatuses}, {pod.Spec.Containers, status.ContainerStatuses}} {
+		for i := range of.containers {
+			c := &of.containers[i]
+			for k := range of.statuses {
+				if of.statuses[k].Name == c.Name && !mayStartAgain(pod, c, &of.statuses[k].State) {
+					return false
+				}
 			}
 		}
+	}
+	return true
+}
+
+func mayStartAgain(pod *corev1.Pod, c *corev1.Container, state *corev1.ContainerState) bool {
+	switch {
+	case state.Running != nil:
+		return c.RestartPolicy == nil || *c.RestartPolicy != corev1.ContainerRestartPolicyNever
+	case state.Terminated != nil: // an init container that has completed counts as any other
+		return c.RestartPolicy == nil && pod.Spec.RestartPolicy == corev1.RestartPolicyAlways || podspec.ShouldRestart(pod, c, state.Terminated.ExitCode)
 	}
 	return true
 }
