@@ -51,8 +51,8 @@ type Config struct {
 	// KeepFinished is how long the machine of a pod that has finished is kept, for its logs.
 	// Defaults to 5m.
 	KeepFinished metav1.Duration `json:"keepFinished,omitzero"`
-	// ReplaceLost has another machine made for a pod whose machine was lost or taken, unless its
-	// restartPolicy is Never. Without it the pod fails.
+	// ReplaceLost has another machine made for a pod whose machine was lost or taken, unless one of
+	// its containers may not start again, by the restart policies. Without it the pod fails.
 	ReplaceLost bool `json:"replaceLost,omitempty"`
 	// Refresh is how often machines are listed. Defaults to 15s.
 	Refresh metav1.Duration `json:"refresh,omitzero"`

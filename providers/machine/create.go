@@ -125,7 +125,7 @@ func (b *backend) current(ctx context.Context, r *podgroup.Request) (slot string
 	var failed error
 	if m != nil {
 		if failed = b.unusable(m); failed != nil {
-			if r.Pod.Spec.RestartPolicy == corev1.RestartPolicyNever && b.wasSent(m) {
+			if runsOnce(r.Pod) && b.wasSent(m) {
 				return "", nil, errdefs.AsPermanent(fmt.Errorf("%w: its agent was sent the pod, which runs once at the most, and may have run it", failed))
 			}
 			slot = base + "-" + strconv.Itoa(generation+1)

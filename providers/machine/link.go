@@ -276,7 +276,7 @@ func (l *link) give(ctx context.Context, pod *corev1.Pod) error {
 	defer context.AfterFunc(l.b.ctx, cancel)()
 	_, err = l.get(ctx, provider)
 	lacks := errdefs.IsOnlyNotFound(err)
-	mayHaveRun := lacks && pod.Spec.RestartPolicy == corev1.RestartPolicyNever && l.b.wasSent(l.m)
+	mayHaveRun := lacks && runsOnce(pod) && l.b.wasSent(l.m)
 	l.mu.Lock()
 	lost := l.lacksLocked(mayHaveRun)
 	l.mu.Unlock()

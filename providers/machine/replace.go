@@ -3,6 +3,7 @@ package machine
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -40,22 +41,56 @@ type past struct {
 type pastContainer struct {
 	Starts int32        `json:"starts"`
 	Last   podgroup.Run `json:"last"`
+	// Done is an init container that has completed, of which the API accepts no other state than
+	// that it has ended, although it runs again.
+	Done bool `json:"done,omitempty"`
 }
 
 // createTimeout is how long the creation of a pod may take before it is begun again.
 const createTimeout = 8 * time.Minute
 
-// replaces reports whether another machine is made for a pod if its machine is lost. It is not
-// known before the pods are.
-func (b *backend) replaces(owner podgroup.Owner) (yes, known bool) {
+// podToReplace returns the pod for which another machine is made if its machine is lost, nil if none
+// is. It is not known before the pods are.
+func (b *backend) podToReplace(owner podgroup.Owner) (pod *corev1.Pod, known bool) {
 	if !b.cfg.ReplaceLost {
-		return false, true
+		return nil, true
 	}
 	if b.init.PodsSynced != nil && !b.init.PodsSynced() {
-		return false, false
+		return nil, false
 	}
 	pod, err := b.init.Pods.Pods(owner.Namespace).Get(owner.Name)
-	return err == nil && b.wants(owner) && pod.Spec.RestartPolicy != corev1.RestartPolicyNever, true
+	if err != nil || !b.wants(owner) {
+		return nil, true
+	}
+	return pod, true
+}
+
+// startsAgain reports whether the containers of a pod may be started in another machine. What runs
+// once at the most, and what has ended for good, may not; init containers that have completed may,
+// since the other machine is to be prepared, too.
+func startsAgain(pod *corev1.Pod, containers []podgroup.Container) bool {
+	if runsOnce(pod) {
+		return false
+	}
+	unit := podgroup.Unit{Containers: containers}
+	for kind, all := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
+		for i := range all {
+			c, seen := &all[i], unit.Container(all[i].Name)
+			completed := kind == 0 && seen != nil && seen.Now.ExitCode == 0
+			if seen != nil && seen.Now.State == podgroup.Terminated && !completed && !podspec.ShouldRestart(pod, c, seen.Now.ExitCode) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// runsOnce reports whether a pod, or one of its containers, runs once at the most.
+func runsOnce(pod *corev1.Pod) bool {
+	once := func(c corev1.Container) bool {
+		return c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyNever
+	}
+	return pod.Spec.RestartPolicy == corev1.RestartPolicyNever || slices.ContainsFunc(pod.Spec.InitContainers, once) || slices.ContainsFunc(pod.Spec.Containers, once)
 }
 
 // concludeLocked records that a pod has lost its machine: it fails, or gets another one. lost
@@ -63,18 +98,18 @@ func (b *backend) replaces(owner podgroup.Owner) (yes, known bool) {
 // is held.
 func (b *backend) concludeLocked(ctx context.Context, m *member, failure *podspec.Failure, lost bool) bool {
 	owner := ownerOf(m.machine)
-	yes, known := b.replaces(owner)
+	pod, known := b.podToReplace(owner)
 	if !known {
 		return false
 	}
 	unit := b.unitLocked(m)
-	if !yes {
+	judged := unit.Containers
+	if pod != nil && (len(judged) == 0 || !m.record.TakenAt.IsZero()) { // an earlier process has seen it last, or the node has ended them
+		judged = containersOf(pod)
+	}
+	if pod == nil || !startsAgain(pod, judged) {
 		unit.Phase, unit.Failure, unit.Ended, unit.Unknown = podgroup.Failed, failure, time.Now(), false
 		return b.setFinalLocked(ctx, m, unit, lost)
-	}
-	pod, err := b.init.Pods.Pods(owner.Namespace).Get(owner.Name)
-	if err != nil {
-		return false
 	}
 	next := *m.record
 	next.Replaced, next.Lost = newReplaced(m.record, unit, pod, failure), true
@@ -98,21 +133,20 @@ func newReplaced(r *record, unit podgroup.Unit, pod *corev1.Pod, failure *podspe
 	out := &replaced{At: now, Reason: failure.Reason, Past: past{Created: unit.Created.Add(-time.Nanosecond), Containers: map[string]pastContainer{}}}
 	containers := unit.Containers
 	if len(containers) == 0 { // an earlier process has seen it last
-		for _, all := range [][]corev1.ContainerStatus{pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses} {
-			for i := range all {
-				containers = append(containers, containerOf(&all[i]))
-			}
-		}
+		containers = containersOf(pod)
 	}
-	inits := map[string]bool{}
+	inits := map[string]*corev1.Container{}
 	for i := range pod.Spec.InitContainers {
-		inits[pod.Spec.InitContainers[i].Name] = !podspec.IsSidecar(&pod.Spec.InitContainers[i])
+		if c := &pod.Spec.InitContainers[i]; !podspec.IsSidecar(c) {
+			inits[c.Name] = c
+		}
 	}
 	unit.Phase, unit.Failure, unit.Unknown, unit.IPs, unit.Ended, unit.Containers = podgroup.Running, nil, false, nil, time.Time{}, nil
 	for _, c := range containers {
 		was := r.Past.of(c.Name)
 		ran := c.Now.State != podgroup.Waiting || c.Last.State == podgroup.Terminated && !c.Last.Finished.Equal(was.Last.Finished)
-		last, done := c.Last, inits[c.Name] && c.Now.State == podgroup.Terminated && c.Now.ExitCode == 0
+		last, init := c.Last, inits[c.Name]
+		done := init != nil && c.Now.State == podgroup.Terminated && c.Now.ExitCode == 0
 		switch c.Now.State {
 		case podgroup.Executing:
 			last = podgroup.Run{
@@ -126,7 +160,9 @@ func newReplaced(r *record, unit podgroup.Unit, pod *corev1.Pod, failure *podspe
 		if ran {
 			starts = c.Restarts + 1
 		}
-		out.Past.Containers[c.Name] = pastContainer{Starts: starts, Last: last}
+		out.Past.Containers[c.Name] = pastContainer{
+			Starts: starts, Last: last, Done: done && (pod.Spec.RestartPolicy != corev1.RestartPolicyAlways || init.RestartPolicy != nil),
+		}
 		if !done {
 			c.Last, c.Now = last, podgroup.Run{Reason: failure.Reason, Message: failure.Message}
 			c.Ready, c.Started = ptr.To(false), ptr.To(false)
@@ -135,6 +171,16 @@ func newReplaced(r *record, unit podgroup.Unit, pod *corev1.Pod, failure *podspe
 	}
 	out.Shown = unit
 	return out
+}
+
+// containersOf returns the containers of a pod by its status.
+func containersOf(pod *corev1.Pod) (containers []podgroup.Container) {
+	for _, all := range [][]corev1.ContainerStatus{pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses} {
+		for i := range all {
+			containers = append(containers, containerOf(&all[i]))
+		}
+	}
+	return containers
 }
 
 // of is what a container was in earlier machines.
@@ -151,6 +197,9 @@ func (p *past) addTo(c *podgroup.Container) {
 	c.Restarts += was.Starts
 	if c.Last.State != podgroup.Terminated {
 		c.Last = was.Last
+	}
+	if was.Done && c.Now.State != podgroup.Terminated {
+		c.Now = c.Last
 	}
 }
 

@@ -18,6 +18,7 @@ import (
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
 	"github.com/virtual-kubelet/virtual-kubelet/node/nodeutil"
+	"github.com/virtual-kubelet/virtual-kubelet/podgroup"
 )
 
 // replacing is a world in which machines that are lost are replaced at once.
@@ -101,13 +102,81 @@ func TestLostMachineIsReplaced(t *testing.T) {
 	}
 }
 
-// A pod that is not to be started again fails with its machine.
+// A pod that is not to be started again fails with its machine, also by the policy of a container.
 func TestPodThatIsNotReplaced(t *testing.T) {
-	w := replacing(t).start()
-	pod := w.runs("a", corev1.RestartPolicyNever)
-	w.lab.kill(w.only().Name)
-	w.eventually("the pod fails", func() error { return w.hasPhase(pod, corev1.PodFailed) })
-	w.never("another machine was made", func() bool { return w.lab.made() != 1 })
+	for policy, own := range map[corev1.RestartPolicy]*corev1.ContainerRestartPolicy{
+		corev1.RestartPolicyNever: nil, corev1.RestartPolicyAlways: ptr.To(corev1.ContainerRestartPolicyNever),
+	} {
+		t.Run(string(policy), func(t *testing.T) {
+			w := replacing(t).start()
+			pod := w.pod("a")
+			pod.Spec.Containers[0].RestartPolicy = own
+			w.runPod(pod, policy)
+			w.lab.kill(w.only().Name)
+			w.eventually("the pod fails", func() error { return w.hasPhase(pod, corev1.PodFailed) })
+			w.never("another machine was made", func() bool { return w.lab.made() != 1 })
+		})
+	}
+}
+
+// What has ended for good is not started again; init containers are, in each machine.
+func TestWhatStartsAgain(t *testing.T) {
+	const (
+		always, onFailure, never = corev1.RestartPolicyAlways, corev1.RestartPolicyOnFailure, corev1.RestartPolicyNever
+	)
+	runs := podgroup.Run{State: podgroup.Executing}
+	ended := func(code int32) podgroup.Run { return podgroup.Run{State: podgroup.Terminated, ExitCode: code} }
+	once := ptr.To(corev1.ContainerRestartPolicyNever)
+	for what, c := range map[string]struct {
+		policy           corev1.RestartPolicy
+		initOwn, own     *corev1.ContainerRestartPolicy
+		init, main, more podgroup.Run
+		want             bool
+	}{
+		"Never":                                {policy: never, main: runs},
+		"Always":                               {policy: always, init: ended(0), main: ended(0), want: true},
+		"OnFailure, initialized":               {policy: onFailure, init: ended(0), main: runs, more: ended(1), want: true},
+		"OnFailure, a container has completed": {policy: onFailure, init: ended(0), main: runs, more: ended(0)},
+		"a container runs once":                {policy: always, own: once, init: ended(0), main: runs},
+		"an init container runs once":          {policy: always, initOwn: once, init: ended(0), main: runs},
+		"a container has completed, by its own policy": {
+			policy: always, own: ptr.To(corev1.ContainerRestartPolicyOnFailure), init: ended(0), main: ended(0), more: runs,
+		},
+	} {
+		pod := &corev1.Pod{}
+		pod.Spec.RestartPolicy = c.policy
+		pod.Spec.InitContainers = []corev1.Container{{Name: "init", RestartPolicy: c.initOwn}}
+		pod.Spec.Containers = []corev1.Container{{Name: "main", RestartPolicy: c.own}, {Name: "more"}}
+		if got := startsAgain(pod, []podgroup.Container{{Name: "init", Now: c.init}, {Name: "main", Now: c.main}, {Name: "more", Now: c.more}}); got != c.want {
+			t.Errorf("%s: %v", what, got)
+		}
+	}
+}
+
+// An init container that has completed runs again in another machine. Where the API accepts no other
+// state of it than that it has ended, it is shown so.
+func TestInitContainerInAnotherMachine(t *testing.T) {
+	w := replacing(t)
+	var done, back atomic.Bool
+	w.notify = func(pod *corev1.Pod) {
+		for i := range pod.Status.InitContainerStatuses {
+			ended := pod.Status.InitContainerStatuses[i].State.Terminated != nil
+			back.Store(back.Load() || done.Load() && !ended)
+			done.Store(done.Load() || ended)
+		}
+	}
+	w.start()
+	pod := w.pod("a")
+	pod.Annotations = map[string]string{"mock.virtual-kubelet.io/start-delay": "300ms"}
+	pod.Spec.InitContainers = []corev1.Container{{Name: "prepare", Image: "busybox"}}
+	w.runPod(pod, corev1.RestartPolicyOnFailure)
+	for n := range int32(2) {
+		w.lab.kill(w.only().Name)
+		w.eventually("the pod runs in another machine", func() error { return w.restarted(pod, n+1) })
+	}
+	if !done.Load() || back.Load() {
+		t.Errorf("it has completed: %v; it was shown to be in another state then: %v", done.Load(), back.Load())
+	}
 }
 
 // No other machine is made while the one that cannot be reached may run.
