@@ -34,7 +34,7 @@ func (p *Provider) AttachToContainer(ctx context.Context, namespace, podName, co
 // stream connects a client with a container in the remote cluster by WebSocket, or by
 // SPDY if the remote API server does not support that.
 func (p *Provider) stream(ctx context.Context, namespace, podName, subresource string, attach api.AttachIO, options runtime.Object) error {
-	remote, err := p.find(ctx, namespace, podName, "")
+	remote, err := p.findCurrent(ctx, namespace, podName)
 	if err != nil {
 		return err
 	}

@@ -215,6 +215,16 @@ func (p *Provider) find(ctx context.Context, namespace, name string, uid types.U
 	return found, nil
 }
 
+// findCurrent reads the remote pod of the pod that home has by a name: an older one may be
+// left. Without such a pod it goes by the name.
+func (p *Provider) findCurrent(ctx context.Context, namespace, name string) (*corev1.Pod, error) {
+	var uid types.UID
+	if local, err := p.home.Pods.Pods(namespace).Get(name); err == nil {
+		uid = local.UID
+	}
+	return p.find(ctx, namespace, name, uid)
+}
+
 // readAgain returns a remote pod of a home pod as the remote cluster has it now, or nil if
 // it is gone.
 func (p *Provider) readAgain(ctx context.Context, observed *corev1.Pod, uid types.UID) (*corev1.Pod, error) {

@@ -19,6 +19,7 @@ import (
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
 	"github.com/virtual-kubelet/virtual-kubelet/internal/fakeapi"
+	"github.com/virtual-kubelet/virtual-kubelet/node/api"
 	"github.com/virtual-kubelet/virtual-kubelet/providers/kubernetes/internal/translate"
 )
 
@@ -368,6 +369,34 @@ func TestRemotePodWithoutItsNameIsFound(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A client that asks for the log of a pod does not get that of an older one, which is left.
+func TestLogOfAnOlderPodIsNotShown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, "", newRemote())
+		pod := named("one")
+		r.create(pod)
+		read := func() error {
+			_, err := r.GetContainerLogs(t.Context(), pod.Namespace, pod.Name, "main", api.ContainerLogOpts{})
+			return err
+		}
+		if err := read(); err != nil {
+			t.Errorf("the log of the pod: %v", err)
+		}
+		next := named("one")
+		next.UID = "uid-next"
+		r.setHomePod(next)
+		if err := read(); !errdefs.IsNotFound(err) {
+			t.Errorf("the log of the next pod: %v", err)
+		}
+		if err := r.pods.Delete(next); err != nil {
+			t.Fatal(err)
+		}
+		if err := read(); err != nil {
+			t.Errorf("the log of what is left: %v", err)
+		}
+	})
 }
 
 // Pods that wait for a remote namespace do not cause copies to be written over and

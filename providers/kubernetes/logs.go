@@ -12,7 +12,7 @@ import (
 
 // GetContainerLogs implements nodeutil.Provider.
 func (p *Provider) GetContainerLogs(ctx context.Context, namespace, podName, containerName string, opts api.ContainerLogOpts) (io.ReadCloser, error) {
-	remote, err := p.find(ctx, namespace, podName, "")
+	remote, err := p.findCurrent(ctx, namespace, podName)
 	if err != nil {
 		return nil, err
 	}

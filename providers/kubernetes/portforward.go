@@ -17,7 +17,7 @@ import (
 
 // PortForward implements nodeutil.Provider.
 func (p *Provider) PortForward(ctx context.Context, namespace, pod string, port int32, stream io.ReadWriteCloser) error {
-	remote, err := p.find(ctx, namespace, pod, "")
+	remote, err := p.findCurrent(ctx, namespace, pod)
 	if err != nil {
 		return err
 	}
