@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -43,11 +44,25 @@ func (p *Provider) GetStatsSummary(ctx context.Context) (*stats.Summary, error) 
 	if err != nil {
 		return nil, err
 	}
+	for i := range pods {
+		p.dropOthersContainers(&pods[i])
+	}
 	cpu := p.cpu.OfNode(pods, nil)
 	return &stats.Summary{Pods: pods, Node: stats.NodeStats{
 		NodeName: p.home.Node.Name, StartTime: metav1.NewTime(p.started),
 		CPU: cpu, Memory: sumMemory(pods, cpu.Time),
 	}}, nil
+}
+
+// dropOthersContainers removes the containers that a pod does not have at home, such as sidecars
+// that the remote cluster's admission has added: what sums up containers relates that to the
+// requests of those at home. The pod as a whole uses what it uses.
+func (p *Provider) dropOthersContainers(s *stats.PodStats) {
+	local := p.localPod(types.NamespacedName{Namespace: s.PodRef.Namespace, Name: s.PodRef.Name}, types.UID(s.PodRef.UID))
+	if local == nil {
+		return
+	}
+	s.Containers = slices.DeleteFunc(s.Containers, func(c stats.ContainerStats) bool { return !translate.HasContainer(local, c.Name) })
 }
 
 // sumMemory returns the sum of the memory of pods.

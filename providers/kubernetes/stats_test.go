@@ -14,7 +14,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clientset "k8s.io/client-go/kubernetes"
+	corev1listers "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
 
 	"github.com/virtual-kubelet/virtual-kubelet/node/nodeutil"
 	"github.com/virtual-kubelet/virtual-kubelet/providers/kubernetes/internal/translate"
@@ -30,7 +32,8 @@ func between(t *testing.T, more string, remote http.Handler) *Provider {
 		t.Fatal(err)
 	}
 	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "far"}}
-	p, err := New(context.Background(), nodeutil.ProviderConfig{Node: n, Client: newHome("home-uid")}, cfg)
+	none := corev1listers.NewPodLister(cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{}))
+	p, err := New(context.Background(), nodeutil.ProviderConfig{Node: n, Client: newHome("home-uid"), Pods: none}, cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -76,6 +79,19 @@ func TestStatsOfMetrics(t *testing.T) {
 	}
 	if *summary.Node.CPU.UsageNanoCores != 251_500_000 || *summary.Node.Memory.WorkingSetBytes != 65<<20 {
 		t.Errorf("the node uses %+v, %+v", summary.Node.CPU, summary.Node.Memory)
+	}
+	local := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
+	p.home.Pods = corev1listers.NewPodLister(local)
+	if err := local.Add(&corev1.Pod{ // which does not have the other container
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "u-1"}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "main"}}},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if summary, err = p.GetStatsSummary(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if pod := summary.Pods[0]; len(pod.Containers) != 1 || pod.Containers[0].Name != "main" || *pod.CPU.UsageNanoCores != 251_500_000 {
+		t.Errorf("of the pod at home there are %+v, %+v", pod.Containers, pod.CPU)
 	}
 	families, err := p.GetMetricsResource(t.Context())
 	if err != nil || len(families) == 0 {
