@@ -145,7 +145,7 @@ func (p *Provider) unscheduledFailure(remote *corev1.Pod) string {
 	return ""
 }
 
-// forgetUnscheduled drops the remote pods that are gone.
+// forgetUnscheduled drops the remote pods that are gone, once the pods that fail for it have.
 func (p *Provider) forgetUnscheduled(remote []*corev1.Pod) {
 	present := map[types.UID]struct{}{}
 	for _, pod := range remote {
@@ -153,7 +153,10 @@ func (p *Provider) forgetUnscheduled(remote []*corev1.Pod) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	maps.DeleteFunc(p.unscheduled, func(uid types.UID, _ *unscheduledPod) bool { _, ok := present[uid]; return !ok })
+	maps.DeleteFunc(p.unscheduled, func(uid types.UID, w *unscheduledPod) bool {
+		_, ok := present[uid]
+		return !ok && (w.failure == "" || w.deleted)
+	})
 }
 
 // unschedulableMessage returns the message of the remote scheduler.

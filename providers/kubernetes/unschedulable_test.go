@@ -155,3 +155,21 @@ func TestUnschedulablePodFailsAfterAnOutage(t *testing.T) {
 		}
 	})
 }
+
+// A pod that has failed is known to have done so until the end of its remote pod was handled, also if
+// that has left the cache before.
+func TestUnscheduledPodIsKnownUntilItsEndIsHandled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, "unschedulable: {after: 1m, then: fail}\n", newRemote())
+		far := r.create(named("one"))
+		r.setUnscheduledFailure(far, "no node")
+		r.forgetUnscheduled(nil)
+		if !r.markUnscheduledDeleted(far) {
+			t.Error("it is forgotten before")
+		}
+		r.forgetUnscheduled(nil)
+		if len(r.unscheduled) > 0 {
+			t.Error("it is not forgotten then")
+		}
+	})
+}
