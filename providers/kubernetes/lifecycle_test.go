@@ -399,6 +399,27 @@ func TestLogOfAnOlderPodIsNotShown(t *testing.T) {
 	})
 }
 
+// A pod that a controller of the remote cluster adopts has an event of it, once.
+func TestRemotePodThatAControllerAdopts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, "", newRemote())
+		far := r.create(named("one"))
+		r.change(far, func(pod *corev1.Pod) {
+			pod.OwnerReferences = []metav1.OwnerReference{{Kind: "StatefulSet", Name: "db", UID: "set", Controller: ptr.To(true)}}
+		})
+		r.change(r.remotePod(named("one")), running)
+		count := 0
+		for len(r.events.Events) > 0 {
+			if event := <-r.events.Events; strings.Contains(event, "RemotePodAdopted") && strings.Contains(event, "StatefulSet db") {
+				count++
+			}
+		}
+		if count != 1 {
+			t.Errorf("there are %d events of it", count)
+		}
+	})
+}
+
 // Pods that wait for a remote namespace do not cause copies to be written over and
 // over.
 func TestRemoteNamespaceIsMissing(t *testing.T) {

@@ -1,6 +1,8 @@
 package kubernetes
 
 import (
+	"fmt"
+
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"
@@ -35,6 +37,7 @@ func (p *Provider) podEventHandler() cache.ResourceEventHandler {
 			if !ok {
 				return
 			}
+			p.warnOfController(nil, remote)
 			p.mirrorEarlyEvents(remote)
 			if p.services != nil {
 				p.services.EnqueueNamespace(translate.NameOf(remote).Namespace)
@@ -43,8 +46,12 @@ func (p *Provider) podEventHandler() cache.ResourceEventHandler {
 		UpdateFunc: func(before, after any) {
 			// A list has another pod of the same name.
 			was, ok := before.(*corev1.Pod)
-			if is, also := after.(*corev1.Pod); ok && also && translate.UIDOf(was) != translate.UIDOf(is) {
+			is, also := after.(*corev1.Pod)
+			if ok && also && translate.UIDOf(was) != translate.UIDOf(is) {
 				p.markUnconfirmed(was)
+			}
+			if also {
+				p.warnOfController(was, is)
 			}
 			changed(after)
 		},
@@ -60,6 +67,18 @@ func (p *Provider) podEventHandler() cache.ResourceEventHandler {
 			}
 		},
 	}
+}
+
+// warnOfController records that a controller of the remote cluster, whose selector matches the
+// labels that a pod has from home, has adopted it: it may delete it. was is nil for a new one.
+func (p *Provider) warnOfController(was, is *corev1.Pod) {
+	owner := metav1.GetControllerOfNoCopy(is)
+	local := p.homePod(is)
+	if owner == nil || local == nil || was != nil && metav1.IsControlledBy(was, &metav1.ObjectMeta{UID: owner.UID}) {
+		return
+	}
+	p.recordEvent(local, corev1.EventTypeWarning, "RemotePodAdopted", fmt.Sprintf(
+		"%s %s of the remote cluster, whose selector matches the labels of the pod, has adopted it there, and may delete it: give the pods of home other labels or namespaces there", owner.Kind, owner.Name))
 }
 
 // handleDeleted handles a remote pod that a watch reports as deleted. Since it selects by
