@@ -103,11 +103,11 @@ func (b *backend) concludeLocked(ctx context.Context, m *member, failure *podspe
 		return false
 	}
 	unit := b.unitLocked(m)
-	judged := unit.Containers
-	if pod != nil && (len(judged) == 0 || !m.record.TakenAt.IsZero()) { // an earlier process has seen it last, or the node has ended them
-		judged = containersOf(pod)
+	shown := unit.Containers
+	if pod != nil && (len(shown) == 0 || !m.record.TakenAt.IsZero()) { // an earlier process has seen it last, or the node has ended them
+		shown = containersOf(pod)
 	}
-	if pod == nil || !startsAgain(pod, judged) {
+	if pod == nil || !startsAgain(pod, shown) {
 		unit.Phase, unit.Failure, unit.Ended, unit.Unknown = podgroup.Failed, failure, time.Now(), false
 		return b.setFinalLocked(ctx, m, unit, lost)
 	}
