@@ -41,7 +41,8 @@ type API struct {
 	t       *testing.T
 	Tracker clienttesting.ObjectTracker
 
-	NoGenerations bool // as before 1.33
+	NoGenerations         bool // as before 1.33
+	NoObservedGenerations bool // as before 1.34, where pods have them
 
 	mu       sync.Mutex
 	version  int
@@ -200,6 +201,12 @@ func (a *API) replace(resource schema.GroupVersionResource, before, after runtim
 		if status {
 			before = before.DeepCopy()
 			before.Status = after.Status
+			if a.NoObservedGenerations {
+				before.Status.ObservedGeneration = 0
+				for i := range before.Status.Conditions {
+					before.Status.Conditions[i].ObservedGeneration = 0
+				}
+			}
 			*after = *before
 			break
 		}

@@ -4,9 +4,11 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
 	"github.com/virtual-kubelet/virtual-kubelet/log"
@@ -98,8 +100,41 @@ func outdated(found, pod *corev1.Pod) bool {
 	if found.UID != pod.UID {
 		return false
 	}
-	return len(found.Labels) > 0 && lacks(found.Labels, pod.Labels) ||
-		len(found.Annotations) > 0 && lacks(found.Annotations, pod.Annotations)
+	if len(found.Labels) > 0 && lacks(found.Labels, pod.Labels) ||
+		len(found.Annotations) > 0 && lacks(found.Annotations, pod.Annotations) {
+		return true
+	}
+	if pod.Status.ObservedGeneration != 0 {
+		return false
+	}
+	// API servers before 1.33 count no generations of pods, and those before 1.34 drop the observed one.
+	if given := cmp.Or(found.Status.ObservedGeneration, found.Generation); given != 0 && pod.Generation != 0 {
+		return given < pod.Generation
+	}
+	return specOutdated(&found.Spec, &pod.Spec)
+}
+
+// specOutdated is outdated for what can change in the spec of a pod that runs.
+func specOutdated(found, spec *corev1.PodSpec) bool {
+	changed := func(found, wanted []corev1.Container) bool {
+		return slices.ContainsFunc(found, func(c corev1.Container) bool {
+			i := slices.IndexFunc(wanted, func(w corev1.Container) bool { return w.Name == c.Name })
+			return i >= 0 && (c.Image != "" && c.Image != wanted[i].Image ||
+				resized(c.Resources.Requests, wanted[i].Resources.Requests) || resized(c.Resources.Limits, wanted[i].Resources.Limits))
+		})
+	}
+	return changed(found.Containers, spec.Containers) || changed(found.InitContainers, spec.InitContainers) ||
+		len(found.Containers) > 0 && len(found.EphemeralContainers) < len(spec.EphemeralContainers) ||
+		found.ActiveDeadlineSeconds != nil && !ptr.Equal(found.ActiveDeadlineSeconds, spec.ActiveDeadlineSeconds)
+}
+
+func resized(found, wanted corev1.ResourceList) bool {
+	for name, quantity := range wanted {
+		if has, ok := found[name]; len(found) > 0 && (!ok || !has.Equal(quantity)) {
+			return true
+		}
+	}
+	return false
 }
 
 func lacks(m, wanted map[string]string) bool {

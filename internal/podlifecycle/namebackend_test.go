@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 
 	"github.com/virtual-kubelet/virtual-kubelet/node/nodetest"
 )
@@ -98,7 +99,18 @@ func TestOutdated(t *testing.T) {
 		"another UID means nothing": {pod(func(p *corev1.Pod) { p.UID = "x"; p.Labels["l"] = "0" }), pod(), false},
 		"generation not observed":   {pod(), pod(func(p *corev1.Pod) { p.Status.ObservedGeneration = 2 }), true},
 		"generation observed":       {pod(), pod(func(p *corev1.Pod) { p.Status.ObservedGeneration = 3 }), false},
-		"generations not tracked":   {pod(), pod(func(p *corev1.Pod) { p.Generation = 9 }), false},
+		"an older generation":       {pod(), pod(func(p *corev1.Pod) { p.Generation = 9 }), true},
+		"generation was reported":   {pod(func(p *corev1.Pod) { p.Status.ObservedGeneration = 2 }), pod(), true},
+		"an image of its own":       {pod(func(p *corev1.Pod) { p.Spec.Containers[0].Image = "cr.example.org/nginx" }), pod(), false},
+		"no container is shown": {pod(func(p *corev1.Pod) { p.Generation, p.Spec.Containers = 0, nil }), pod(func(p *corev1.Pod) {
+			p.Spec.EphemeralContainers = make([]corev1.EphemeralContainer, 1)
+		}), false},
+		"names of containers are shown": {pod(func(p *corev1.Pod) { p.Generation, p.Spec.Containers[0].Image = 0, "" }), pod(func(p *corev1.Pod) {
+			p.Spec.Containers[0].Resources.Limits, p.Spec.ActiveDeadlineSeconds = corev1.ResourceList{corev1.ResourceCPU: {}}, ptr.To[int64](60)
+		}), false},
+		"a container of its own": {pod(func(p *corev1.Pod) {
+			p.Generation, p.Spec.Containers = 0, append(p.Spec.Containers, corev1.Container{Name: "sidecar", Image: "proxy"})
+		}), pod(), false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			want(t, "outdated", outdated(tc.found, tc.pod), tc.want)

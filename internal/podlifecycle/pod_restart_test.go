@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
@@ -108,6 +110,67 @@ func TestRestartCatchesUp(t *testing.T) {
 		pass(6 * time.Second)
 		want(t, "deleted", r.api.Pod("deleted"), nil)
 	})
+}
+
+// Invariant 8: so it is if the API has no observed generation. A provider that goes on showing what it was first
+// given is updated once.
+func TestRestartCatchesUpWithoutObservedGenerations(t *testing.T) {
+	for name, prepare := range map[string]func(*rig){
+		"no generations":          func(r *rig) { r.api.NoGenerations = true },
+		"no observed generations": func(r *rig) { r.api.NoObservedGenerations = true },
+		"a provider of specs": func(r *rig) {
+			r.api.NoObservedGenerations = true
+			r.provider.Script(func(s *nodetest.Script) { s.Show = func(p *corev1.Pod) *corev1.Pod { p.Generation = 0; return p } })
+		},
+		"a provider of generations": func(r *rig) {
+			r.api.NoObservedGenerations = true
+			r.provider.Script(func(s *nodetest.Script) {
+				s.Show = func(p *corev1.Pod) *corev1.Pod {
+					p = r.api.Pod(p.Name).DeepCopy()
+					p.Status = nodetest.StatusOf(p, corev1.PodRunning)
+					p.Status.ObservedGeneration = 1
+					return p
+				}
+			})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bothKinds(t, func(t *testing.T, r *rig) {
+				prepare(r)
+				changes := map[string]func(*corev1.PodSpec){
+					"image": func(s *corev1.PodSpec) { s.Containers[0].Image = "nginx:2" },
+					"resources": func(s *corev1.PodSpec) {
+						s.Containers[0].Resources.Requests[corev1.ResourceCPU] = resource.MustParse("2")
+					},
+					"ephemeral": func(s *corev1.PodSpec) {
+						s.EphemeralContainers = []corev1.EphemeralContainer{{EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: "debugger"}}}
+					},
+					"deadline": func(s *corev1.PodSpec) { s.ActiveDeadlineSeconds = ptr.To[int64](7000) },
+				}
+				r.start()
+				r.api.AddPod(aPod("same"))
+				for name := range changes {
+					r.api.AddPod(aPod(name, func(p *corev1.Pod) {
+						p.Spec.ActiveDeadlineSeconds = ptr.To[int64](8000)
+						p.Spec.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")}
+					}))
+				}
+				pass(time.Second)
+				r.end()
+				for name, change := range changes {
+					r.api.ChangePod(name, func(p *corev1.Pod) { change(&p.Spec) })
+				}
+				r.provider.TakeCalls()
+				r.start()
+				pass(10 * time.Minute)
+				var want []string
+				for _, name := range slices.Sorted(maps.Keys(changes)) {
+					want = append(want, "update "+name+" "+string(r.api.Pod(name).UID))
+				}
+				wantList(t, "updates", slices.Sorted(slices.Values(r.provider.TakeCalls("update"))), want...)
+			})
+		})
+	}
 }
 
 // Invariant 6: the observed generation is the one that the provider has taken
