@@ -244,6 +244,27 @@ func TestAPIWithoutGenerations(t *testing.T) {
 	})
 }
 
+// API servers before 1.34 have the generations of pods, but drop the observed ones.
+func TestAPIWithoutObservedGenerations(t *testing.T) {
+	bothKinds(t, func(t *testing.T, r *rig) {
+		r.api.NoObservedGenerations, r.resync = true, time.Minute
+		r.startWith(aPod("web"))
+		pass(10 * time.Minute)
+		wantList(t, "writes", r.api.Written(), "patch pods/status web")
+		r.api.ChangePod("web", func(p *corev1.Pod) { p.Spec.Containers[0].Image = "nginx:2" })
+		pass(10 * time.Minute)
+		wantList(t, "writes of another generation", r.api.Written(), "patch pods/status web")
+		r.provider.ChangePod("web", func(p *corev1.Pod) { p.Status.Message = "news" })
+		pass(10 * time.Minute)
+		wantList(t, "writes of another status", r.api.Written(), "patch pods/status web")
+		r.api.NoObservedGenerations = false // the API server was upgraded
+		r.api.ChangePod("web", func(p *corev1.Pod) { p.Spec.Containers[0].Image = "nginx:3" })
+		pass(10 * time.Minute)
+		wantList(t, "writes to a newer server", r.api.Written(), "patch pods/status web")
+		want(t, "observed generation", r.api.Pod("web").Status.ObservedGeneration, 3)
+	})
+}
+
 // Invariant 7: notifications from everywhere at once lose nothing.
 func TestManyNotifications(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig) {

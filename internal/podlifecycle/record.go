@@ -92,6 +92,8 @@ type podRecord struct {
 	forbidden time.Time
 	// insisted is the status that was sent again, as the API had something else.
 	insisted *corev1.PodStatus
+	// dropped is the observed generation that was last sent, if the API does not store those.
+	dropped int64
 
 	// cause is the span in which the provider was last asked for something, until
 	// the API has the outcome; nil if nobody records spans.

@@ -29,6 +29,7 @@ type rig struct {
 	provider *nodetest.Backend
 	handler  Provider
 	events   *recorder
+	resync   time.Duration // of the pods in the cache; 0: never
 
 	pc   *Controller
 	stop func() error
@@ -102,7 +103,7 @@ func (r *rig) startWith(pod *corev1.Pod) *corev1.Pod {
 // launch runs a new controller, without waiting for it.
 func (r *rig) launch(config ...func(*Config)) {
 	r.t.Helper()
-	factory := informers.NewSharedInformerFactory(r.api, 0)
+	factory := informers.NewSharedInformerFactory(r.api, r.resync)
 	core := factory.Core().V1()
 	cfg := Config{
 		PodClient:         r.api.CoreV1(),

@@ -3,6 +3,7 @@ package podlifecycle
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -58,6 +59,7 @@ func (pc *Controller) writeStatus(ctx context.Context, key string) (err error) {
 	}
 	report := r.desiredStatus
 	observedGeneration := r.observedGeneration(pod)
+	isObserved := max(pod.Status.ObservedGeneration, r.dropped) >= observedGeneration
 	conditions := r.others.without(pod.Status.Conditions, report.Conditions)
 	rest := repairDelay - time.Since(r.sentAt)
 	settlesIn := r.deletionSettlesIn(pod)
@@ -68,7 +70,7 @@ func (pc *Controller) writeStatus(ctx context.Context, key string) (err error) {
 	}
 	if settled {
 		switch {
-		case pod.Status.ObservedGeneration >= observedGeneration:
+		case isObserved:
 			return nil
 		case settlesIn > 0:
 			pc.statuses.AddAfter(key, settlesIn)
@@ -123,6 +125,10 @@ func (pc *Controller) patchStatus(ctx context.Context, r *podRecord, pod *corev1
 	if patch != nil {
 		r.sentAt = time.Now()
 		pc.cfg.Metrics.StatusWritten(r.unsentSince)
+		if result.Status.ObservedGeneration == 0 && next.ObservedGeneration > pod.Status.ObservedGeneration {
+			r.dropped = next.ObservedGeneration
+			next = withoutGenerations(next)
+		}
 		pc.insist(r, report, podstatus.Equal(&result.Status, &next))
 	}
 	if r.desiredStatus == report {
@@ -137,6 +143,17 @@ func (pc *Controller) patchStatus(ctx context.Context, r *podRecord, pod *corev1
 		log.G(ctx).Debug("Wrote pod status")
 	}
 	return nil
+}
+
+// withoutGenerations returns a status as API servers store it that have the generations of pods, but not the
+// observed ones: before 1.34 by default.
+func withoutGenerations(status corev1.PodStatus) corev1.PodStatus {
+	status.ObservedGeneration = 0
+	status.Conditions = slices.Clone(status.Conditions)
+	for i := range status.Conditions {
+		status.Conditions[i].ObservedGeneration = 0
+	}
+	return status
 }
 
 // resumeRemoval removes a pod from the API whose removal has waited for its last
