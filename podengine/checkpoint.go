@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -208,7 +209,8 @@ func syncDirectory(path string) error {
 }
 
 // load reads the checkpoints of all pods. One that is broken keeps no other from
-// being read, and is put aside. e.unrecorded has the pods of which something is left
+// being read, and is put aside. One that fails to be read is none of those: its pod
+// must not end for that. e.unrecorded has the pods of which something is left
 // without a checkpoint.
 func (e *Engine) load() (all []checkpoint, broken []error, err error) {
 	entries, err := os.ReadDir(filepath.Join(e.cfg.Root, "pods"))
@@ -224,6 +226,8 @@ func (e *Engine) load() (all []checkpoint, broken []error, err error) {
 		case errors.Is(err, fs.ErrNotExist): // its begin or its end was interrupted
 			_ = e.removeState(types.UID(entry.Name())) // leaves what has volumes, which is collected
 			e.unrecorded = append(e.unrecorded, types.UID(entry.Name()))
+		case isUnread(err):
+			return nil, nil, fmt.Errorf("%w: make it readable, or remove %s, which ends its pod", err, e.podDir(types.UID(entry.Name())))
 		case err != nil:
 			broken = append(broken, e.putAside(types.UID(entry.Name()), err))
 			e.unrecorded = append(e.unrecorded, types.UID(entry.Name()))
@@ -260,10 +264,20 @@ func (e *Engine) loadPod(uid types.UID) (c checkpoint, err error) {
 		return c, errors.New("it is not about this pod")
 	}
 	var status corev1.PodStatus
-	if content, err := os.ReadFile(e.statusFile(uid)); err == nil && json.Unmarshal(content, &status) == nil {
+	content, err = os.ReadFile(e.statusFile(uid))
+	if isUnread(err) {
+		return c, err
+	}
+	if err == nil && json.Unmarshal(content, &status) == nil {
 		c.status = &status
 	}
 	return c, nil
+}
+
+// isUnread reports whether a file is there, but could not be read, so that nobody knows whether it is broken.
+func isUnread(err error) bool {
+	var failed *fs.PathError
+	return errors.As(err, &failed) && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR)
 }
 
 // stateFiles are the engine's own files of a pod, in the order of their removal:

@@ -266,6 +266,34 @@ func TestUnreadableState(t *testing.T) {
 	})
 }
 
+// Nor must it end a pod whose files it fails to read, but is there once it can.
+func TestStateThatFailsToBeRead(t *testing.T) {
+	for _, name := range []string{"pod.json", "status.json"} {
+		inBubble(t, func(r *rig) {
+			pod := makePod("a")
+			r.create(pod)
+			r.after(time.Second)
+			r.end()
+			path := filepath.Join(r.cfg.Root, "pods", string(pod.UID), name)
+			if err := errors.Join(os.Rename(path, path+".away"), os.Mkdir(path, 0o700)); err != nil {
+				t.Fatal(err)
+			}
+			if e, err := New(r.ctx, r.cfg); err == nil || !strings.Contains(err.Error(), path) {
+				t.Fatalf("there is the engine %p, or its error does not name the file: %v", e, err)
+			}
+			if err := errors.Join(os.Remove(path), os.Rename(path+".away", path)); err != nil {
+				t.Fatal(err)
+			}
+			r.begin()
+			r.after(10 * confirmOrphan * relistEvery)
+			r.wantState(pod, "Running a=ready")
+			r.delete(pod, 0)
+			r.after(time.Millisecond)
+			r.wantGone(pod)
+		})
+	}
+}
+
 func TestCreateAfterClose(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		e := r.Engine

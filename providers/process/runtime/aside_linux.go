@@ -20,9 +20,18 @@ import (
 // brokenDir is where records go that cannot be read.
 const brokenDir = "broken"
 
-// putAside moves a record that cannot be read to where nobody reads it, and logs it.
-// It fails only if that is not possible.
+// isUnread reports whether a file is there, but could not be read, so that nobody knows whether it is broken.
+func isUnread(err error) bool {
+	var failed *os.PathError
+	return errors.As(err, &failed) && !errors.Is(err, os.ErrNotExist) && !errors.Is(err, unix.ENOTDIR)
+}
+
+// putAside moves a record that is broken to where nobody reads it, and logs it. It
+// fails only if that is not possible, or if the record is one that failed to be read.
 func (r *Runtime) putAside(path string, why error) error {
+	if isUnread(why) {
+		return fmt.Errorf("%w: make it readable, or remove %s, which ends what it is of", why, path)
+	}
 	kept := filepath.Join(r.cfg.Root, brokenDir, fmt.Sprintf("%s-%s-%d", filepath.Base(filepath.Dir(path)), filepath.Base(path), time.Now().UnixNano()))
 	err := errors.Join(os.MkdirAll(filepath.Dir(kept), 0o700), os.Rename(path, kept), shim.SyncDir(filepath.Dir(path)))
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -36,6 +45,9 @@ func (r *Runtime) putAside(path string, why error) error {
 // endUnread ends what runs of a container whose record cannot be read, and puts the
 // record aside. Its ID is the name of its directory, and marks its processes.
 func (r *Runtime) endUnread(dir string, why error) error {
+	if isUnread(why) {
+		return r.putAside(dir, why) // which fails
+	}
 	id := filepath.Base(dir)
 	c := newContainer(id, dir, "", &runtimeapi.ContainerConfig{}, time.Time{})
 	c.spec = &shim.Spec{ID: id, Marker: marker(id), Group: r.groups.Group(id)}

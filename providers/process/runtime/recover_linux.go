@@ -89,6 +89,8 @@ func (r *Runtime) recoverContainer(dir string) error {
 	case err == nil:
 		c.exit = &exit
 		close(c.down)
+	case isUnread(err):
+		return r.putAside(dir, err) // which fails
 	case !errors.Is(err, os.ErrNotExist):
 		// It is as if its shim had not written it: see conclude.
 		r.logger.WithError(err).WithField("container", c.id).Error("Cannot read how a container ended")

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/virtual-kubelet/virtual-kubelet/providers/process/runtime"
 	"github.com/virtual-kubelet/virtual-kubelet/providers/process/runtime/internal/shim"
 )
 
@@ -72,6 +73,33 @@ func TestARemovalThatFailsAtTheStartAsRoot(t *testing.T) {
 	for _, dir := range []string{old, fresh} {
 		eventually(t, dir+" to go", func() bool { _, err := os.Stat(dir); return errors.Is(err, os.ErrNotExist) })
 	}
+}
+
+// A file that fails to be read ends nothing: there is no runtime until it can be read.
+func TestRecordsThatFailToBeRead(t *testing.T) {
+	each(t, func(t *testing.T, n *node) {
+		id := n.start(sh("exec sleep 1000"))
+		pid, box := n.started(id).PID, n.sandboxOf(id)
+		must(t, n.Close(ctx))
+		for _, path := range []string{
+			filepath.Join("containers", id, "container.json"), filepath.Join("containers", id, shim.SpecFile), filepath.Join("containers", id, shim.ExitFile),
+			filepath.Join("sandboxes", box, "sandbox.json"), "images.json", "users.json",
+		} {
+			path = filepath.Join(n.cfg.Root, path)
+			_ = os.Rename(path, path+".away")
+			must(t, os.Mkdir(path, 0o700))
+			if r, err := runtime.New(ctx, n.cfg); err == nil {
+				t.Errorf("there is a runtime without %s", path)
+				must(t, r.Close(ctx))
+			}
+			_ = os.Remove(path)
+			_ = os.Rename(path+".away", path)
+		}
+		n.open()
+		if s := n.status(id); s.State != runtimeapi.ContainerState_CONTAINER_RUNNING || !alive(pid) {
+			t.Errorf("the container is %v", s)
+		}
+	})
 }
 
 // One record that cannot be read keeps nothing else from going on. What it was of
