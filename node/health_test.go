@@ -54,6 +54,40 @@ func TestHeartbeatByLease(t *testing.T) {
 	})
 }
 
+// What the API server drops, as those of before 1.36 do DeclaredFeatures, does not make the status differ for ever. What
+// others change is repaired all the same, and what the provider changes is written.
+func TestStatusThatTheAPIDoesNotKeep(t *testing.T) {
+	nodeBubble(t, func(t *testing.T, r *nodeRig) {
+		r.api.NoDeclaredFeatures = true
+		r.node.Status.DeclaredFeatures = []string{"a"}
+		r.start(r.withLease())
+		pass(time.Minute)
+		r.api.Written()
+		statuses := func() (count int) {
+			pass(10 * time.Minute)
+			for _, w := range r.api.Written() {
+				if w == "patch nodes/status vk" {
+					count++
+				}
+			}
+			return count
+		}
+		want(t, "statuses in ten minutes at rest", statuses(), 2)
+		r.api.ChangeNode("vk", func(n *corev1.Node) { n.Status.NodeInfo.KubeletVersion = "other" })
+		if count := statuses(); count < 2 || count > 4 {
+			t.Errorf("%d statuses after another's change, want that and two", count)
+		}
+		want(t, "version", r.api.Node("vk").Status.NodeInfo.KubeletVersion, "v1.36.3")
+		changed := r.node.DeepCopy()
+		changed.Status.NodeInfo.KubeletVersion = "v1.37.0"
+		r.notify(changed)
+		if count := statuses(); count < 2 || count > 4 {
+			t.Errorf("%d statuses after the provider's change, want that and two", count)
+		}
+		want(t, "version", r.api.Node("vk").Status.NodeInfo.KubeletVersion, "v1.37.0")
+	})
+}
+
 // Without a lease the status is the heartbeat, every ping interval.
 func TestHeartbeatByStatus(t *testing.T) {
 	nodeBubble(t, func(t *testing.T, r *nodeRig) {

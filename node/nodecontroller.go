@@ -67,6 +67,7 @@ type NodeController struct {
 	health    error                       // why the node cannot be ready
 	hanging   <-chan error                // of a ping that was not answered in time
 	written   time.Time                   // when the status was
+	noEffect  uint64                      // hashOfWrite of what the API has left as it was; 0: the last write had an effect
 	refusal   string                      // of a change of labels, annotations or taints
 	itself    bool                        // to the API server this process is the node
 	leftOut   string                      // what the node cannot have for that

@@ -2,7 +2,10 @@ package node
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
+	"hash/fnv"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -32,16 +35,41 @@ func (n *NodeController) write(ctx context.Context, wanted *corev1.Node) error {
 	}
 
 	due := n.lease == nil || now.Sub(n.written) >= reportInterval
-	if !due && sameNodeStatus(&n.current.Status, &next.Status) {
+	before := n.current
+	differs := !sameNodeStatus(&before.Status, &next.Status)
+	var write uint64
+	if differs {
+		write = hashOfWrite(&before.Status, &next.Status)
+	}
+	if !due && (!differs || write == n.noEffect) {
 		return nil
 	}
-	result, err := patchNodeStatus(ctx, n.nodes, n.current, &next.Status)
+	result, err := patchNodeStatus(ctx, n.nodes, before, &next.Status)
 	if err != nil {
 		return fmt.Errorf("cannot update the status of node %s: %w", n.name, err)
 	}
 	n.take(result)
 	n.written = now.Time
+	n.noEffect = 0
+	if differs && sameNodeStatus(&before.Status, &result.Status) {
+		n.noEffect = write
+	}
 	return nil
+}
+
+// hashOfWrite identifies a change of a status, but for the times of its conditions. It is not 0.
+func hashOfWrite(before, after *corev1.NodeStatus) uint64 {
+	hash := fnv.New64a()
+	encoder := json.NewEncoder(hash)
+	for _, status := range []*corev1.NodeStatus{before, after} {
+		timeless := *status
+		timeless.Conditions = slices.Clone(status.Conditions)
+		for i := range timeless.Conditions {
+			timeless.Conditions[i].LastHeartbeatTime, timeless.Conditions[i].LastTransitionTime = metav1.Time{}, metav1.Time{}
+		}
+		_ = encoder.Encode(&timeless) // a hash takes all, and nodePatch reports what cannot be encoded
+	}
+	return max(hash.Sum64(), 1)
 }
 
 // behind reports whether the API's answer to a write has something that has to be written: a patch

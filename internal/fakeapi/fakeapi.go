@@ -43,6 +43,7 @@ type API struct {
 
 	NoGenerations         bool // as before 1.33
 	NoObservedGenerations bool // as before 1.34, where pods have them
+	NoDeclaredFeatures    bool // of nodes, as before 1.36
 
 	mu       sync.Mutex
 	version  int
@@ -141,6 +142,9 @@ func (a *API) create(resource schema.GroupVersionResource, obj runtime.Object) (
 	}
 	m.SetResourceVersion(strconv.Itoa(a.version))
 	m.SetCreationTimestamp(metav1.Time{Time: time.Now().Truncate(time.Second)})
+	if node, ok := obj.(*corev1.Node); ok && a.NoDeclaredFeatures {
+		node.Status.DeclaredFeatures = nil
+	}
 	if pod, ok := obj.(*corev1.Pod); ok {
 		if !a.NoGenerations {
 			pod.Generation = 1
@@ -221,6 +225,9 @@ func (a *API) replace(resource schema.GroupVersionResource, before, after runtim
 		if status {
 			before = before.DeepCopy()
 			before.Status = after.Status
+			if a.NoDeclaredFeatures {
+				before.Status.DeclaredFeatures = nil
+			}
 			*after = *before
 			break
 		}
