@@ -241,7 +241,11 @@ func (o *rbacOptions) objects() []runtime.Object {
 	if o.namespace == corev1.NamespaceAll {
 		cluster = append(cluster, ofPods...)
 	} else {
-		objects = append(objects, o.role(o.namespace, name, ofPods)...)
+		podsName := name
+		if o.namespace == metav1.NamespaceSystem || o.namespace == corev1.NamespaceNodeLease { // which have others of that name
+			podsName += "-pods"
+		}
+		objects = append(objects, o.role(o.namespace, podsName, ofPods)...)
 		if o.namespace != metav1.NamespaceDefault {
 			objects = append(objects, o.role(metav1.NamespaceDefault, name, []rbacv1.PolicyRule{eventRule})...) // of the Node
 		}

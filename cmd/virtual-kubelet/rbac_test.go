@@ -66,12 +66,26 @@ func TestPrintRBAC(t *testing.T) {
 		{"one namespace", []string{"--namespace", "apps"},
 			[]string{"kind: Role\nmetadata:\n  name: virtual-kubelet\n  namespace: apps\nrules:\n- apiGroups:\n  - \"\"\n  resources:\n  - pods\n",
 				"kind: Role\nmetadata:\n  name: virtual-kubelet\n  namespace: default\nrules:\n- apiGroups:\n  - \"\"\n  resources:\n  - events\n"}, nil},
+		{"the namespace of the control plane", []string{"--namespace", "kube-system"}, []string{"kind: RoleBinding\nmetadata:\n  name: virtual-kubelet-pods\n  namespace: kube-system\n"}, nil},
+		{"the namespace of the nodes' leases", []string{"--namespace", "kube-node-lease"}, []string{"kind: Role\nmetadata:\n  name: virtual-kubelet-pods\n  namespace: kube-node-lease\n"}, nil},
 	} {
 		t.Run(c.what, func(t *testing.T) {
 			noCluster(t)
 			status, stdout, stderr := execute(t, append([]string{"config", "print-rbac"}, c.args...)...)
 			if status != 0 {
 				t.Fatalf("exit status %d: %s", status, stderr)
+			}
+			printed := map[string]bool{}
+			for text := range strings.SplitSeq(stdout, "---\n") {
+				var object metav1.PartialObjectMetadata
+				if err := yaml.Unmarshal([]byte(text), &object); err != nil {
+					t.Fatal(err)
+				}
+				key := object.Kind + " " + object.Namespace + "/" + object.Name
+				if printed[key] {
+					t.Errorf("%s is printed twice", key)
+				}
+				printed[key] = true
 			}
 			for _, want := range c.says {
 				if !strings.Contains(stdout, want) {

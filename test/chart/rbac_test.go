@@ -31,6 +31,8 @@ func TestRightsAreThoseOfPrintRBAC(t *testing.T) {
 		{"vk", "{nodeName: n1.example.com, replicas: 3}", "--nodename n1.example.com --service-account vk/edge --leader-elect --leader-elect-namespace vk", helms},
 		{"vk", "{watchNamespace: apps, provider: {name: eci}}", "--nodename edge --namespace apps --service-account vk/edge --leader-elect --leader-elect-namespace vk", helms},
 		{"vk", "{watchNamespace: default, replicas: 1}", "--nodename edge --namespace default --service-account vk/edge", helms},
+		{"vk", "{watchNamespace: kube-system, replicas: 1}", "--nodename edge --namespace kube-system --service-account vk/edge", helms[:1]},
+		{"vk", "{watchNamespace: kube-node-lease, replicas: 1}", "--nodename edge --namespace kube-node-lease --service-account vk/edge", helms[:1]},
 		{"vk", "{deleteNodes: true, " + somePools + "}", "--provider mock --config " + pools + " --service-account vk/edge --shards --leader-elect-namespace vk", helms},
 		{"vk", "{fullnameOverride: other, serviceAccount: {create: false, name: mine}}", "--nodename other --service-account vk/mine --leader-elect --leader-elect-namespace vk", helms},
 	}
