@@ -64,6 +64,46 @@ func TestRemoteDeploymentIsValid(t *testing.T) {
 	if ours.SecurityContext.RunAsUser != nil || provider.SecurityContext.RunAsUser != nil {
 		t.Error("they are different users")
 	}
+	onlyOursHasToken(t, pod)
+}
+
+// What init writes for a provider that is served keeps the token from it, too.
+func TestInitOfRemoteKeepsTokenFromProvider(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "own")
+	if status, _, stderr := execute(t, "init", "own", "--kind", "remote", "--directory", dir, "--replace", "../.."); status != 0 {
+		t.Fatal(stderr)
+	}
+	text, err := os.ReadFile(filepath.Join(dir, "deploy/node.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, second, _ := strings.Cut(string(text), "\n---\n")
+	var deployment appsv1.Deployment
+	if err := yaml.UnmarshalStrict([]byte(second), &deployment); err != nil {
+		t.Fatal(err)
+	}
+	onlyOursHasToken(t, deployment.Spec.Template.Spec)
+}
+
+// onlyOursHasToken reports it if a container of the pod beside virtual-kubelet, in which a provider
+// may run the pods of anybody, has the token of the service account.
+func onlyOursHasToken(t *testing.T, pod corev1.PodSpec) {
+	t.Helper()
+	if pod.AutomountServiceAccountToken == nil || *pod.AutomountServiceAccountToken {
+		t.Error("every container has the token of the service account")
+	}
+	var have []string
+	for _, c := range slices.Concat(pod.InitContainers, pod.Containers) {
+		for _, m := range c.VolumeMounts {
+			v := pod.Volumes[slices.IndexFunc(pod.Volumes, func(v corev1.Volume) bool { return v.Name == m.Name })]
+			if v.Projected != nil && slices.ContainsFunc(v.Projected.Sources, func(s corev1.VolumeProjection) bool { return s.ServiceAccountToken != nil }) {
+				have = append(have, c.Name+" in "+m.MountPath)
+			}
+		}
+	}
+	if want := []string{"virtual-kubelet in /var/run/secrets/kubernetes.io/serviceaccount"}; !slices.Equal(have, want) {
+		t.Errorf("there are tokens for %q, want %q", have, want)
+	}
 }
 
 // No process of a manifest sees the services of its namespace, of which one named kubelet would set
