@@ -24,8 +24,10 @@ const interlinkPluginHelp = `Run pods by a provider, without a cluster, for an i
 the plugin that its settings SidecarURL and SidecarPort name
 (providers/interlink/README.md).
 
-Who may connect may run pods: listen on a socket or on this machine's own address,
-or demand certificates by --client-ca-file.`
+Who may connect may run pods: listen on a socket, or demand certificates by
+--client-ca-file. The address 127.0.0.1 alone is for every program of this machine, and
+so refused for providers whose pods run on it. Pods that run as the user of the plugin
+can open its socket, too.`
 
 // interlinkPlugin are the values of the flags.
 type interlinkPlugin struct {
@@ -67,7 +69,8 @@ func (o *interlinkPlugin) complete() error {
 	if o.stateDir == "" {
 		return errors.New("--state-dir is missing: give a directory that lasts, for the pods")
 	}
-	return o.listenFlags.check(true)
+	// Those that resolve do a kubelet's work on this machine, whose network their pods may have.
+	return o.listenFlags.check(!providers[o.provider].resolves)
 }
 
 // run serves until ctx ends.

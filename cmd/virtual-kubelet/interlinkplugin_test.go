@@ -22,6 +22,7 @@ func TestInterlinkPluginFlags(t *testing.T) {
 		"write unix:///PATH":                    "--provider mock --state-dir a --listen a",
 		"all who connect could run pods":        "--provider mock --state-dir a --listen :4000",
 		"--tls-cert-file and --tls-private-key": "--provider mock --state-dir a --listen 127.0.0.1:4000 --client-ca-file ca",
+		"could run pods: give --tls-cert-file":  "--provider process --provider-config missing --state-dir a --listen 127.0.0.1:0",
 	} {
 		var out bytes.Buffer
 		if code := run(append([]string{"interlink-plugin"}, strings.Fields(args)...), &out, &out); code != exitUsage || !strings.Contains(out.String(), want) {
