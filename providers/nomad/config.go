@@ -60,6 +60,9 @@ type Config struct {
 	// their limits. Nomad's scheduler has to allow it: without that a container has what
 	// it requests, and no more.
 	MemoryOversubscription bool `json:"memoryOversubscription,omitempty"`
+	// UnsafeSubPaths accepts the subPath of an emptyDir of which a container of the pod has more,
+	// writable: it can make that a link, which drivers follow to any file of Nomad's machine.
+	UnsafeSubPaths bool `json:"unsafeSubPaths,omitempty"`
 
 	// CPU, Memory and Pods are the capacity of the node. CPU and memory default to those of
 	// Nomad's nodes that take work, less what others have reserved; pods to 1000.

@@ -21,15 +21,19 @@ import (
 )
 
 // Files of volumes are in variables of Nomad, which are encrypted: one variable for each
-// container, that only its task may read. Templates write them into the task's secrets
+// container, that only its task may read. Templates write them into the task's private
 // directory, which is in memory and not shown by Nomad's API, and again when the variable
 // changes. The job has no contents: another version of it would start the pod again.
 
+// No container has the directories that follow, but what is in its volumes: Nomad's templates and
+// the drivers follow links, and one in the place of a volume could lead to any file of the machine.
 const (
 	// filesDir is the directory of volumes with files, in that of the task.
-	filesDir = "secrets/vk"
-	// emptyDirs is the directory of the pod's empty directories, as seen from a task's.
-	emptyDirs = "../alloc/data/vk"
+	filesDir = "private/vk"
+	// emptyDirs is the directory of the pod's empty directories, as seen from a task's. It is
+	// beside that of the allocation's data, which all containers have, and no name of a container
+	// has a dot.
+	emptyDirs = "../vk.volumes"
 	// jobsPath is what the paths of jobs' variables begin with.
 	jobsPath = "nomad/jobs/"
 )
@@ -69,6 +73,24 @@ func files(r *podgroup.Request, jobID string, c *corev1.Container) (mounts []str
 		}
 	}
 	return mounts, templates, nil
+}
+
+// replaceable returns the container that could make a mounted part of an emptyDir a link, since it has
+// more of it, writable. Also the one that mounts it: it may be started again.
+func replaceable(pod *corev1.Pod, mount corev1.VolumeMount) (container string, ok bool) {
+	if !slices.ContainsFunc(pod.Spec.Volumes, func(v corev1.Volume) bool { return v.Name == mount.Name && v.EmptyDir != nil }) {
+		return "", false
+	}
+	part := path.Join("/", mount.SubPath)
+	for _, c := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
+		for _, m := range c.VolumeMounts {
+			whole := path.Join("/", m.SubPath)
+			if m.Name == mount.Name && !m.ReadOnly && whole != part && strings.HasPrefix(part, strings.TrimSuffix(whole, "/")+"/") {
+				return c.Name, true
+			}
+		}
+	}
+	return "", false
 }
 
 func owner(uid *int64) *int {

@@ -3,6 +3,7 @@ package nomad
 import (
 	"errors"
 	"fmt"
+	"path"
 	"slices"
 	"strings"
 	"testing"
@@ -138,10 +139,10 @@ func TestJobHasNoContents(t *testing.T) {
 	files := map[string]volume.Files{"secret": {"key": {Data: []byte("hunter2"), Mode: 0o400}}}
 	job := testJob(t, pod, podgroup.Request{Files: files})
 	tasks := job.TaskGroups[0].Tasks
-	if n := len(tasks[0].Templates); n != 1 || len(tasks[1].Templates) != 0 || *tasks[0].Templates[0].Perms != "0400" || *tasks[0].Templates[0].DestPath != "secrets/vk/secret/key" {
+	if n := len(tasks[0].Templates); n != 1 || len(tasks[1].Templates) != 0 || *tasks[0].Templates[0].Perms != "0400" || *tasks[0].Templates[0].DestPath != "private/vk/secret/key" {
 		t.Errorf("the templates are %+v and %+v", tasks[0].Templates, tasks[1].Templates)
 	}
-	if got := fmt.Sprint(tasks[0].Config["volumes"]); got != "[secrets/vk/secret:/a:ro secrets/vk/secret/key:/b:ro]" {
+	if got := fmt.Sprint(tasks[0].Config["volumes"]); got != "[private/vk/secret:/a:ro private/vk/secret/key:/b:ro]" {
 		t.Errorf("the volumes are %s", got)
 	}
 	if strings.Contains(fmt.Sprintf("%+v", tasks[0]), "hunter2") {
@@ -149,6 +150,74 @@ func TestJobHasNoContents(t *testing.T) {
 	}
 	if job.Meta[metaFiles] != "main" {
 		t.Errorf("the meta is %v", job.Meta)
+	}
+}
+
+// Drivers mount, and Nomad writes, what a link on the machine leads to: what volumes come from is not
+// in a directory that a container has.
+func TestContainersCannotReplaceVolumes(t *testing.T) {
+	pod := grouptest.NewPod("web")
+	pod.Spec.Containers[0].VolumeMounts = []corev1.VolumeMount{{Name: "local", MountPath: "/a"}, {Name: "secret", MountPath: "/b"}, {Name: "secret", MountPath: "/c", SubPath: "key"}}
+	pod.Spec.InitContainers = []corev1.Container{*pod.Spec.Containers[0].DeepCopy()}
+	pod.Spec.InitContainers[0].Name = "vk"
+	for _, driver := range []string{driverDocker, driverPodman} {
+		job := testJob(t, pod, podgroup.Request{Files: map[string]volume.Files{"secret": {"key": {}}}}, func(cfg *Config) { cfg.Driver = driver })
+		tasks := job.TaskGroups[0].Tasks
+		mounted := []string{"alloc"} // in every container
+		for _, task := range tasks {
+			mounted = append(mounted, path.Join(task.Name, "local"), path.Join(task.Name, "secrets"))
+		}
+		for _, task := range tasks {
+			sources := task.Config["volumes"].([]string)
+			if len(sources) != 3 || len(task.Templates) != 1 {
+				t.Fatalf("task %s has the volumes %q and the templates %v", task.Name, sources, task.Templates)
+			}
+			for _, source := range append(sources, *task.Templates[0].DestPath) {
+				source, _, _ = strings.Cut(source, ":")
+				source = path.Join(task.Name, source) // in the directory of the allocation
+				if source == ".." || strings.HasPrefix(source, "../") || slices.ContainsFunc(mounted, func(dir string) bool { return source == dir || strings.HasPrefix(source, dir+"/") }) {
+					t.Errorf("%s: task %s has %s, of %v", driver, task.Name, source, mounted)
+				}
+			}
+		}
+	}
+}
+
+// A container that has more of an emptyDir could make a part of it a link.
+func TestSubPathsOfEmptyDirs(t *testing.T) {
+	mount := func(subPath string, readOnly bool) corev1.VolumeMount {
+		return corev1.VolumeMount{Name: "data", MountPath: "/" + subPath, SubPath: subPath, ReadOnly: readOnly}
+	}
+	emptyDir := corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}
+	for name, c := range map[string]struct {
+		source     corev1.VolumeSource
+		init, main []corev1.VolumeMount
+		accepted   bool
+		want       int
+	}{
+		"alone":               {emptyDir, nil, []corev1.VolumeMount{mount("a/b", false)}, false, 0},
+		"the same":            {emptyDir, []corev1.VolumeMount{mount("a", false)}, []corev1.VolumeMount{mount("a/", false)}, false, 0},
+		"others":              {emptyDir, []corev1.VolumeMount{mount("a", false), mount("b/c", false)}, []corev1.VolumeMount{mount("b/d", false), mount("ab", false)}, false, 0},
+		"whole":               {emptyDir, []corev1.VolumeMount{mount("", false)}, []corev1.VolumeMount{mount("a", false)}, false, 1},
+		"whole, at a restart": {emptyDir, nil, []corev1.VolumeMount{mount("", false), mount("a", true)}, false, 1},
+		"whole, by a dot":     {emptyDir, []corev1.VolumeMount{mount(".", false)}, []corev1.VolumeMount{mount("a", false)}, false, 1},
+		"a part":              {emptyDir, []corev1.VolumeMount{mount("a/b", false)}, []corev1.VolumeMount{mount("./a", false)}, false, 1},
+		"read-only":           {emptyDir, []corev1.VolumeMount{mount("", true)}, []corev1.VolumeMount{mount("a", false)}, false, 0},
+		"accepted":            {emptyDir, []corev1.VolumeMount{mount("", false)}, []corev1.VolumeMount{mount("a", false)}, true, 0},
+		"files":               {corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{}}, []corev1.VolumeMount{mount("", false)}, []corev1.VolumeMount{mount("a", false)}, false, 0},
+	} {
+		pod := grouptest.NewPod("web")
+		pod.Spec.Volumes = []corev1.Volume{{Name: "data", VolumeSource: c.source}}
+		pod.Spec.InitContainers = []corev1.Container{{Name: "init", VolumeMounts: c.init}}
+		pod.Spec.Containers[0].VolumeMounts = c.main
+		b, err := newBackend(Config{UnsafeSubPaths: c.accepted})
+		if err != nil {
+			t.Fatal(err)
+		}
+		missing := b.check(pod)
+		if len(missing) != c.want || c.want == 1 && !strings.Contains(missing[0], "].volumeMounts[data].subPath") {
+			t.Errorf("%s: Nomad lacks %q, want %d", name, missing, c.want)
+		}
 	}
 }
 

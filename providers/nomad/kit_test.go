@@ -19,6 +19,7 @@ const lingers = `trap 'sleep 2' EXIT; script=$0; [ $# = 0 ] || shift; eval "$scr
 // kit is the conformance kit for a Nomad that runs containers.
 func kit(cfg Config, image string) providertest.Suite {
 	cfg.ClusterName = "providertest"
+	cfg.UnsafeSubPaths = true // volume-subpath mounts a volume whole, too
 	return providertest.Suite{
 		NewProvider: func(init nodeutil.ProviderConfig) (nodeutil.Provider, node.NodeProvider, error) {
 			return New(init, cfg)

@@ -133,6 +133,9 @@ func (b *backend) check(pod *corev1.Pod) (missing []string) {
 			if strings.Contains(m.SubPath, ":") {
 				add("containers[%s].volumeMounts[%s].subPath with a colon", c.Name, m.Name)
 			}
+			if other, ok := replaceable(pod, m); ok && !b.cfg.UnsafeSubPaths {
+				add("containers[%s].volumeMounts[%s].subPath, which the container %s, with more of the volume, could make a link (unsafeSubPaths accepts it)", c.Name, m.Name, other)
+			}
 		}
 	}
 	return missing

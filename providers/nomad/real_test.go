@@ -199,6 +199,7 @@ func TestReal(t *testing.T) {
 	t.Run("together", func(t *testing.T) {
 		for name, test := range map[string]func(*site){
 			"hostile values":  hostileValues,
+			"hostile links":   hostileLinks,
 			"a log":           followedLog,
 			"a log's files":   rotatedLog,
 			"a command":       command,
@@ -244,6 +245,34 @@ func hostileValues(s *site) {
 		s.Errorf("when the container has ended its log is\n%s\nwant\n%s", got, want)
 	}
 }
+
+// A container that makes links of what it finds of volumes has those of its machine in none, neither
+// in the next container nor when it is started again.
+func hostileLinks(s *site) {
+	pod := s.pod("links", `if [ ! -e /v/again ]; then touch /v/again; `+escape+`exit 1; fi; ls /v; ls /settings`+untilReleased)
+	pod.Spec.RestartPolicy = corev1.RestartPolicyOnFailure
+	s.home.SetConfigMap("links", map[string]string{"key": "value"})
+	pod.Spec.Volumes = []corev1.Volume{
+		{Name: "v", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}},
+		{Name: "settings", VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: "links"}}}},
+	}
+	main := &pod.Spec.Containers[0]
+	main.VolumeMounts = []corev1.VolumeMount{{Name: "v", MountPath: "/v"}, {Name: "settings", MountPath: "/settings"}}
+	first := main.DeepCopy()
+	first.Name, first.Command[2] = "first", "touch /v/mark; "+escape
+	pod.Spec.InitContainers = []corev1.Container{*first}
+	s.create(pod)
+	s.await(pod, "runs again", func(status *corev1.PodStatus) bool {
+		return status.Phase == corev1.PodRunning && status.ContainerStatuses[0].RestartCount == 1 && status.ContainerStatuses[0].State.Running != nil
+	})
+	s.awaitLog(pod, "again\nmark\nkey\n")
+	s.release(s.container(pod))
+	s.awaitPhase(pod, corev1.PodSucceeded)
+}
+
+// escape is a script that replaces by a link to the root each directory of a volume that it finds in
+// those that Nomad gives a container.
+const escape = `for d in $(find /alloc /local /secrets -name v -o -name settings); do rm -rf $d; ln -s / $d; done; `
 
 func followedLog(s *site) {
 	// The driver stops to read when the container has ended: that is released when all was followed.

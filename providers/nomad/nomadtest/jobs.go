@@ -326,7 +326,7 @@ func (s *Server) render(j *api.Job) map[string]volume.Files {
 	files := map[string]volume.Files{}
 	for _, t := range j.TaskGroups[0].Tasks {
 		for _, tmpl := range t.Templates {
-			dir, name, _ := strings.Cut(strings.TrimPrefix(value(tmpl.DestPath), "secrets/vk/"), "/")
+			dir, name, _ := strings.Cut(strings.TrimPrefix(value(tmpl.DestPath), "private/vk/"), "/")
 			if files[dir] == nil {
 				files[dir] = volume.Files{}
 			}
