@@ -390,3 +390,38 @@ func TestRefusedPodIsOneEvent(t *testing.T) {
 		}
 	})
 }
+
+// A unit that vanishes while no agent runs may have run: the pod of a Job fails, and is not run again, also
+// if the agent starts again before that is certain.
+func TestUnitThatVanishesWhileTheAgentIsAway(t *testing.T) {
+	for name, restarts := range map[string]int{"one restart": 1, "two restarts": 2} {
+		t.Run(name, func(t *testing.T) {
+			withAgents(t, func(t *testing.T, a *agent) {
+				a.world = grouptest.New(time.Hour) // until it runs
+				a.stop()
+				a.start()
+				pod := grouptest.NewPod("job")
+				pod.Spec.RestartPolicy = corev1.RestartPolicyNever
+				a.add(pod)
+				a.wait(10*time.Minute, "after the creation", "[Pending:1]")
+				a.stop()
+				if err := a.world.Remove("job"); err != nil {
+					t.Fatal(err)
+				}
+				a.start()
+				for range restarts - 1 {
+					a.wait(65*time.Second, "once it is missing", "[Pending:1]")
+					a.stop()
+					a.start()
+				}
+				a.wait(5*time.Minute, "when it is gone", "[Failed:1]")
+				if status := a.api.Pod("job").Status; !strings.Contains(status.Message, "UnitGone") {
+					t.Errorf("the pod has failed for %s: %s", status.Reason, status.Message)
+				}
+				if n := a.created(); n != 1 {
+					t.Errorf("%d units were made for one pod", n)
+				}
+			})
+		})
+	}
+}

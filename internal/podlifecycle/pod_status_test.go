@@ -409,6 +409,30 @@ func TestPodThatIsCreatedAfterAll(t *testing.T) {
 	}
 }
 
+// So it is with one that an earlier process has had created, and that the provider has lost.
+func TestPodThatIsCreatedAgainAfterAll(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		var works atomic.Bool
+		r.handler = silent{r.provider.Notifying(), &works}
+		r.start()
+		start := metav1.Now()
+		r.api.AddPod(aPod("web", func(pod *corev1.Pod) {
+			pod.Status = corev1.PodStatus{Phase: corev1.PodPending, StartTime: &start, ContainerStatuses: []corev1.ContainerStatus{
+				{Name: "main", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ContainerCreating"}}},
+			}}
+		}))
+		pass(2 * time.Minute)
+		status := r.api.Pod("web").Status
+		want(t, "status", []string{string(status.Phase), status.Reason, status.Message}, []string{"Pending", "ProviderFailed", "no quota"})
+		want(t, "containers", len(status.ContainerStatuses), 1)
+		works.Store(true)
+		pass(10 * time.Minute)
+		status = r.api.Pod("web").Status
+		want(t, "status", []string{string(status.Phase), status.Reason, status.Message}, []string{"Pending", "", ""})
+		want(t, "containers", len(status.ContainerStatuses), 0)
+	})
+}
+
 // waiting is a provider whose pods wait for their configuration, which it notifies of as it creates them.
 type waiting struct{ nodetest.Notifying }
 

@@ -217,7 +217,26 @@ func failedCreate(pod *corev1.Pod, err error) *corev1.PodStatus {
 	status.Reason = meaning.PodReason
 	status.Message = err.Error()
 	status.ContainerStatuses = nil // they show the pod as waiting for its configuration
+	if status.Phase == corev1.PodPending {
+		status.ContainerStatuses = createdContainers(pod, meaning.PodReason)
+	}
 	return status
+}
+
+// createdContainers returns the containers of a pod that was created before, those that wait as waiting
+// for reason; nil of another pod. A provider may know by them what it has created, and so does another
+// process.
+func createdContainers(pod *corev1.Pod, reason string) []corev1.ContainerStatus {
+	if !createdBefore(pod) {
+		return nil
+	}
+	containers := pod.Status.DeepCopy().ContainerStatuses
+	for i := range containers {
+		if waiting := containers[i].State.Waiting; waiting != nil {
+			waiting.Reason = reason
+		}
+	}
+	return containers
 }
 
 // createdBefore reports whether the status of a pod that this process sees for the first
@@ -228,8 +247,8 @@ func createdBefore(pod *corev1.Pod) bool {
 	return status.StartTime != nil && (isTerminal(status.Phase) || status.Phase == corev1.PodPending && !notCreated(status))
 }
 
-// notCreated reports whether a Pending status is failedCreate's or waitingForConfig's. A
-// provider may have the same reasons, of a pod that it was given.
+// notCreated reports whether a Pending status is failedCreate's or waitingForConfig's of a pod that was
+// not created before. A provider may have the same reasons, of a pod that it was given.
 func notCreated(status *corev1.PodStatus) bool {
 	containers := status.ContainerStatuses
 	if status.Reason != "" {
@@ -238,6 +257,11 @@ func notCreated(status *corev1.PodStatus) bool {
 	return len(containers) > 0 && !slices.ContainsFunc(containers, func(c corev1.ContainerStatus) bool {
 		return c.State.Waiting == nil || c.State.Waiting.Reason != reasonConfigError || c.ImageID != "" || c.ContainerID != "" || c.Started != nil
 	})
+}
+
+// saysWhyNot reports whether a Pending status of the controller says why the pod was not created.
+func saysWhyNot(status *corev1.PodStatus) bool {
+	return status.Reason == StatusReasonProviderFailed || status.Reason == reasonConfigError || notCreated(status)
 }
 
 // nowCreated returns the status of a pod that was created after all, from one that says why it was not.
@@ -257,7 +281,10 @@ func waitingForConfig(pod *corev1.Pod, err error) *corev1.PodStatus {
 	status := pod.Status.DeepCopy()
 	status.Phase = corev1.PodPending
 	status.Reason, status.Message = "", ""
-	status.ContainerStatuses = nil
+	if status.ContainerStatuses = createdContainers(pod, reasonConfigError); len(status.ContainerStatuses) > 0 {
+		status.Reason, status.Message = reasonConfigError, err.Error()
+		return status
+	}
 	for i := range pod.Spec.Containers {
 		container := &pod.Spec.Containers[i]
 		status.ContainerStatuses = append(status.ContainerStatuses, corev1.ContainerStatus{

@@ -273,6 +273,26 @@ func TestWaitingForConfig(t *testing.T) {
 	want(t, "waiting", *waiting, corev1.ContainerStateWaiting{Reason: "CreateContainerConfigError", Message: "no map"})
 }
 
+// What a provider has shown of a pod that was created before stays until it is created again, or fails: the
+// provider may know by it what it has created, and the next process that the pod was created.
+func TestPodThatWasCreatedBeforeCannotBeCreated(t *testing.T) {
+	start := at(-60)
+	pod := aPod("web")
+	pod.Status = corev1.PodStatus{Phase: corev1.PodPending, StartTime: &start, ContainerStatuses: []corev1.ContainerStatus{
+		{Name: "main", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ContainerCreating", Message: "(unit 1)"}}},
+	}}
+	noQuota := func(pod *corev1.Pod) *corev1.PodStatus { return failedCreate(pod, errors.New("no quota")) }
+	noMap := func(pod *corev1.Pod) *corev1.PodStatus { return waitingForConfig(pod, errors.New("no map")) }
+	for _, status := range []func(*corev1.Pod) *corev1.PodStatus{noQuota, noMap, noMap, noQuota, noQuota} {
+		pod = &corev1.Pod{ObjectMeta: pod.ObjectMeta, Spec: pod.Spec, Status: *status(pod)}
+		want(t, "created before", createdBefore(pod), true)
+		want(t, "says why it is not created", saysWhyNot(&pod.Status) && pod.Status.Message != "", true)
+		want(t, "containers", len(pod.Status.ContainerStatuses), 1)
+		want(t, "waiting", *pod.Status.ContainerStatuses[0].State.Waiting, corev1.ContainerStateWaiting{Reason: pod.Status.Reason, Message: "(unit 1)"})
+	}
+	want(t, "containers once it has failed", len(failedCreate(pod, errdefs.AsPermanent(errors.New("gone"))).ContainerStatuses), 0)
+}
+
 // Whether a process before this one has had a pod created.
 func TestCreatedBefore(t *testing.T) {
 	start := at(-60)
