@@ -127,10 +127,10 @@ type notCreated struct{ error }
 // Unwrap returns the error with its class.
 func (e notCreated) Unwrap() error { return e.error }
 
-// isRefusal reports whether there is no unit of a creation that failed, and will be none: a service has
-// refused it, for now or for good, or was not asked. Any other error leaves open whether it has happened,
+// IsRefusal reports whether there is no unit of a creation that failed with err, and will be none: a service
+// has refused it, for now or for good, or was not asked. Any other error leaves open whether it has happened,
 // or will.
-func isRefusal(err error) bool {
+func IsRefusal(err error) bool {
 	if _, ok := errors.AsType[notCreated](err); ok {
 		return true
 	}

@@ -252,7 +252,7 @@ func (p *Provider) CreatePod(ctx context.Context, pod *corev1.Pod) error {
 	})
 	if err != nil {
 		if called {
-			p.units.addUnsure(pod, !isRefusal(err))
+			p.units.addUnsure(pod, !IsRefusal(err))
 		}
 		return err
 	}
@@ -280,20 +280,39 @@ func (p *Provider) UpdatePod(ctx context.Context, pod *corev1.Pod) error {
 	}
 	p.renewals.queue.Add(cache.MetaObjectToName(pod))
 	found, err := p.find(ctx, pod.Namespace, pod.Name, pod.UID)
-	if err != nil || !imagesDiffer(pod, &found) {
+	if err != nil {
 		return err
 	}
+	var state renewal
+	p.renewals.update(pod.UID, func(known *renewal) { state = *known })
+	differ, unsure := state.images.compare(pod, &found)
 	updater, ok := p.backend.(Updater)
-	if !ok {
+	switch {
+	case len(differ) == 0 && !(ok && unsure):
+		return nil
+	case !ok:
 		return NotSupportedf("another image of a pod that runs")
+	case unsure:
+		return errdefs.AsConflict(fmt.Errorf("unit %s does not show its containers now: their images are compared once it does", found.ID))
 	}
 	logins, err := p.logins(ctx, pod)
 	if err != nil {
 		return err
 	}
-	return p.calls.do(ctx, ActionUpdate, func(ctx context.Context) error {
+	err = p.calls.do(ctx, ActionUpdate, func(ctx context.Context) error {
 		return updater.Update(ctx, &found, Change{Pod: pod, Images: true, Logins: logins, Token: fmt.Sprintf("%s-%s", pod.UID, pod.ResourceVersion)})
 	})
+	if err != nil && IsRefusal(err) {
+		return err
+	}
+	given := imagesOf(pod)
+	if err != nil { // it may have happened
+		for _, name := range differ {
+			given[name] = ""
+		}
+	}
+	p.renewals.update(pod.UID, func(known *renewal) { known.images = images{given, true} })
+	return err
 }
 
 // DeletePod implements node.PodLifecycleHandler.

@@ -26,7 +26,7 @@ func TestIsRefusal(t *testing.T) {
 		"one that was wrapped since":            {fmt.Errorf("no pool: %w", NotCreated(errdefs.AsUnavailable(errors.New("late")))), true},
 		"an invalid pod":                        {codes.Classify(ActionCreate, "InvalidCPU", 400, 0, errors.New("no")), true},
 	} {
-		if got := isRefusal(test.err); got != test.want {
+		if got := IsRefusal(test.err); got != test.want {
 			t.Errorf("%s: it is a refusal: %v, want %v", name, got, test.want)
 		}
 	}

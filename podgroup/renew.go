@@ -45,8 +45,9 @@ type renewals struct {
 	pods map[types.UID]*renewal
 }
 
-// renewal is the state of the files of a pod's unit.
+// renewal is the state of the files, and of the images, of a pod's unit.
 type renewal struct {
+	images      images
 	scheduled   bool                    // the queue has the pod's next renewal
 	applied     map[string]volume.Files // what the service has accepted last; nil if unknown
 	unconfirmed bool                    // whether the last update may not have arrived
@@ -88,9 +89,11 @@ func (r *renewals) update(uid types.UID, do func(*renewal)) {
 	do(r.pods[uid])
 }
 
-// created notes the files with which a unit was created, and when to renew them.
+// created notes the images and files with which a unit was created, and when to renew these.
 func (r *renewals) created(pod *corev1.Pod, files map[string]volume.Files, due time.Time) {
-	r.update(pod.UID, func(state *renewal) { state.scheduled, state.applied = true, files })
+	r.update(pod.UID, func(state *renewal) {
+		state.images, state.scheduled, state.applied = images{given: imagesOf(pod)}, true, files
+	})
 	r.schedule(cache.MetaObjectToName(pod), due)
 }
 

@@ -203,17 +203,6 @@ func (p *Provider) logins(ctx context.Context, pod *corev1.Pod) ([]Login, error)
 	return found, nil
 }
 
-// imagesDiffer reports whether a container of the unit has another image than that of the
-// pod. Two names of the same image do not differ: an update would restart the container.
-func imagesDiffer(pod *corev1.Pod, u *Unit) bool {
-	for _, c := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
-		if found := u.Container(c.Name); found != nil && found.Image != "" && normalizedImage(c.Image) != normalizedImage(found.Image) {
-			return true
-		}
-	}
-	return false
-}
-
 // normalizedImage returns the name of an image with registry and tag, in case the service
 // reports it that way.
 func normalizedImage(image string) string {
