@@ -26,8 +26,8 @@ func (b *backend) Create(ctx context.Context, r *podgroup.Request) (podgroup.Uni
 	response := eci.CreateCreateContainerGroupResponse()
 	err = b.client.call(ctx, podgroup.ActionCreate, "CreateContainerGroup", p, response)
 	if r.Pod.Annotations[annotationFailOnError] == "true" {
-		// A call without an answer, and one that came too early, may succeed yet.
-		if e, ok := errors.AsType[callError](err); ok && !errdefs.IsConflict(err) && !strings.Contains(e.code, "Throttling") {
+		// A call without an answer of the API, and one that came too early, may succeed yet.
+		if e, ok := errors.AsType[callError](err); ok && podgroup.IsRefusal(err) && !strings.Contains(e.code, "Throttling") && !strings.HasPrefix(e.code, noCode) {
 			err = errdefs.AsPermanent(err)
 		}
 	}

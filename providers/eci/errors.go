@@ -67,6 +67,9 @@ type callError struct {
 	name, code, message, requestID string
 }
 
+// noCode is how the code begins of an answer without one: it has the HTTP status instead.
+const noCode = "HTTP "
+
 // Error implements error.
 func (e callError) Error() string {
 	return fmt.Sprintf("ECI refuses %s: %s: %s (request %s)", e.name, e.code, e.message, e.requestID)
@@ -86,7 +89,7 @@ func (c *client) classify(ctx context.Context, action podgroup.Action, request *
 	code := server.ErrorCode()
 	e := callError{name: request.ApiName, code: code, requestID: server.RequestId(), message: withoutSecrets(server.Message(), request, used)}
 	if code == "" { // not from the API but from something before it
-		e.code, e.message = "HTTP "+strconv.Itoa(server.HttpStatus()), http.StatusText(server.HttpStatus())
+		e.code, e.message = noCode+strconv.Itoa(server.HttpStatus()), http.StatusText(server.HttpStatus())
 	}
 	return codesOf(action).Classify(action, code, server.HttpStatus(), podgroup.RetryAfter(server.RespHeaders), e)
 }

@@ -1,6 +1,7 @@
 package eci
 
 import (
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -116,18 +117,24 @@ func TestForcedDeletion(t *testing.T) {
 }
 
 // A pod may ask to fail if it cannot be created; but not because the answer was lost, or because there were too
-// many calls.
+// many calls, or because it is not known whether it was.
 func TestPodsThatFailIfTheyCannotBeCreated(t *testing.T) {
-	for code, permanent := range map[string]bool{"NoStock": true, "QuotaExceeded.Vcpu": true, "UnknownCode": true, "Throttling.User": false, "IdempotentParameterMismatch": false, "": false} {
+	for code, permanent := range map[string]bool{"NoStock": true, "QuotaExceeded.Vcpu": true, "UnknownCode": true, "Throttling.User": false, "IdempotentParameterMismatch": false, "": false, "InternalError": false, "502": false, "429": false} {
 		for _, asks := range []bool{true, false} {
 			r := newRig(t, 0)
 			pod := newPod("a")
 			if asks {
 				pod.Annotations = map[string]string{annotationFailOnError: "true"}
 			}
-			if code == "" {
+			switch code {
+			case "":
 				r.api.Lose("CreateContainerGroup", 1)
-			} else {
+			case "InternalError":
+				r.refuse("CreateContainerGroup", 1, 500, code, "no")
+			case "502", "429": // from something before the API, without a code
+				status, _ := strconv.Atoi(code)
+				r.refuse("CreateContainerGroup", 1, status, "", "no")
+			default:
 				r.refuse("CreateContainerGroup", 1, 400, code, "no")
 			}
 			if err := r.CreatePod(t.Context(), pod); err == nil || errdefs.IsPermanent(err) != (permanent && asks) {
