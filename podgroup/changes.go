@@ -131,14 +131,19 @@ func (u *units) isWanted(pod *corev1.Pod) bool {
 }
 
 // doubtEarlier notes that an earlier process may have failed to create the pods that the first list of
-// this one with all pods known, which began then, does not show. u.mu is held.
+// this one with all pods known, which began then, does not show: just before, and without an answer, if
+// their status has no unit. u.mu is held.
 func (u *units) doubtEarlier(began time.Time) {
 	pods, _ := u.pods.List(labels.Everything()) // from a cache, without errors
 	for _, pod := range pods {
 		_, shown := u.cached[pod.UID]
 		_, created := u.created[pod.UID]
 		if _, unsure := u.unsure[pod.UID]; !shown && !created && !unsure && !isOver(pod) {
-			u.unsure[pod.UID] = doubt{pod: pod, at: began.Add(-time.Nanosecond)}
+			d := doubt{pod: pod, at: began.Add(-time.Nanosecond)}
+			if !u.hadUnit(pod) {
+				d.open = began
+			}
+			u.unsure[pod.UID] = d
 		}
 	}
 }

@@ -22,7 +22,7 @@ func (a *agent) running() (running []string) {
 // A pod that is deleted while the service shows nothing for half a minute has not ended: another one of its
 // name, which comes once it has left the API, would run beside it.
 func TestDeletionWhileTheServiceShowsNothing(t *testing.T) {
-	for _, test := range []struct{ lost, restart bool }{{}, {restart: true}, {lost: true}} {
+	for _, test := range []struct{ lost, restart, away bool }{{}, {restart: true}, {lost: true}, {restart: true, away: true}, {lost: true, restart: true, away: true}} {
 		t.Run(fmt.Sprintf("%+v", test), func(t *testing.T) {
 			withAgents(t, func(t *testing.T, a *agent) {
 				a.world = grouptest.New(5 * time.Second) // to start, and to stop
@@ -42,9 +42,16 @@ func TestDeletionWhileTheServiceShowsNothing(t *testing.T) {
 				}
 				if test.restart {
 					a.stop()
+				}
+				if test.away {
+					a.remove("web-0")
+				}
+				if test.restart {
 					a.start()
 				}
-				a.remove("web-0")
+				if !test.away {
+					a.remove("web-0")
+				}
 				replaced := false
 				for second := range 300 {
 					a.world.Hide(second < 30)

@@ -150,6 +150,7 @@ func New(init nodeutil.ProviderConfig, b Backend, o Options) (nodeutil.Provider,
 			p.renewals.adopt(list)
 			p.marks.want(list...)
 		},
+		hadUnit:      func(pod *corev1.Pod) bool { return p.statuses.createdIn(pod) != "" },
 		synced:       func() bool { return init.PodsSynced == nil || init.PodsSynced() },
 		confirmEmpty: p.confirmEmpty,
 		superfluous:  p.deleteSuperfluous,

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"golang.org/x/sync/singleflight"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	corev1listers "k8s.io/client-go/listers/core/v1"
 
@@ -50,6 +51,8 @@ type units struct {
 	cacheFor time.Duration
 	// listed is called with each new list of units that are ours.
 	listed func([]Unit)
+	// hadUnit reports whether a pod has had a unit, by its status.
+	hadUnit func(*corev1.Pod) bool
 	// synced reports whether all pods of the node are known.
 	synced func() bool
 	// confirmEmpty is called when a list has no units; its error refuses that.

@@ -109,6 +109,9 @@ func TestDeletionAfterALostAnswerAndAList(t *testing.T) {
 // Pods whose creations failed, and that are deleted at once, share lists.
 func TestDeletionsAfterCreationsThatFailed(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, w *grouptest.World, c *grouptest.Cluster, p nodeutil.Provider) {
+		if _, err := p.GetPods(t.Context()); err != nil { // as an agent does when it starts
+			t.Fatal(err)
+		}
 		var pods []*corev1.Pod
 		w.Refuse(string(podgroup.ActionCreate), 100, &grouptest.Refusal{Status: 403, Code: "Denied"})
 		for i := range 100 {
@@ -160,6 +163,9 @@ func TestDeletionAfterACreationThatWasNotSent(t *testing.T) {
 				w, c := grouptest.New(time.Second), grouptest.NewCluster("home")
 				ready := true
 				p, _ := c.Start(t, unprepared{listing{memory{w}}, &ready}, options())
+				if _, err := p.GetPods(t.Context()); err != nil { // as an agent does when it starts
+					t.Fatal(err)
+				}
 				pod := grouptest.NewPod("pod")
 				c.SetPod(pod)
 				if earlier {
