@@ -483,6 +483,6 @@ func (p *Provider) pod(u *Unit) (pod *corev1.Pod, known bool) {
 			return pod, known
 		}
 	}
-	pod.Status = p.statuses.status(pod, u, metav1.Now())
+	pod.Status = p.statuses.status(pod, u, p.infeasible(pod), metav1.Now())
 	return pod, known
 }

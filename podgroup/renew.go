@@ -48,10 +48,11 @@ type renewals struct {
 // renewal is the state of the files, and of the images, of a pod's unit.
 type renewal struct {
 	images      images
-	scheduled   bool                    // the queue has the pod's next renewal
-	applied     map[string]volume.Files // what the service has accepted last; nil if unknown
-	unconfirmed bool                    // whether the last update may not have arrived
-	warned      time.Time               // when an event last reported that they are not up to date; zero if they are
+	resources   []corev1.ResourceRequirements // with which it was created; nil if unknown
+	scheduled   bool                          // the queue has the pod's next renewal
+	applied     map[string]volume.Files       // what the service has accepted last; nil if unknown
+	unconfirmed bool                          // whether the last update may not have arrived
+	warned      time.Time                     // when an event last reported that they are not up to date; zero if they are
 }
 
 // start starts the worker and subscribes to objects. The backend of a node whose files
@@ -92,7 +93,7 @@ func (r *renewals) update(uid types.UID, do func(*renewal)) {
 // created notes the images and files with which a unit was created, and when to renew these.
 func (r *renewals) created(pod *corev1.Pod, files map[string]volume.Files, due time.Time) {
 	r.update(pod.UID, func(state *renewal) {
-		state.images, state.scheduled, state.applied = images{given: imagesOf(pod)}, true, files
+		state.images, state.resources, state.scheduled, state.applied = images{given: imagesOf(pod)}, resourcesOf(pod), true, files
 	})
 	r.schedule(cache.MetaObjectToName(pod), due)
 }

@@ -19,8 +19,8 @@ type statusMaker struct {
 	hostIPs func() []string
 }
 
-// status returns the status of a pod from its unit.
-func (m statusMaker) status(pod *corev1.Pod, u *Unit, now metav1.Time) corev1.PodStatus {
+// status returns the status of a pod from its unit, and a resize that is not made.
+func (m statusMaker) status(pod *corev1.Pod, u *Unit, resize *podspec.Resize, now metav1.Time) corev1.PodStatus {
 	o := podspec.Observation{
 		Statuses:  map[string]corev1.ContainerStatus{},
 		Networked: len(u.IPs) > 0 || u.hasStarted(), // services may not have addresses of pods
@@ -29,6 +29,8 @@ func (m statusMaker) status(pod *corev1.Pod, u *Unit, now metav1.Time) corev1.Po
 		StartTime: timeOf(u.Created),
 		Ended:     u.Over(),
 		Failure:   m.failure(pod, u),
+
+		ResizePending: resize,
 	}
 	if len(o.HostIPs) == 0 && m.hostIPs != nil {
 		o.HostIPs = m.hostIPs()
