@@ -188,7 +188,7 @@ func (pc *Controller) create(ctx context.Context, r *podRecord, pod *corev1.Pod)
 			// Until the provider notifies, the status does not go on saying why there was no pod before:
 			// another process would take it for not created.
 			own := r.desiredStatus == nil || r.desiredStatus != r.providerStatus
-			if last := cmp.Or(r.desiredStatus, &pod.Status); own && last.Phase == corev1.PodPending && saysWhyNot(last) {
+			if last := cmp.Or(r.desiredStatus, &pod.Status); own && last.Phase == corev1.PodPending && explainsFailure(last) {
 				r.desire(nowCreated(last))
 				pc.statuses.Add(r.key())
 			}

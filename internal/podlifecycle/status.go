@@ -259,8 +259,8 @@ func notCreated(status *corev1.PodStatus) bool {
 	})
 }
 
-// saysWhyNot reports whether a Pending status of the controller says why the pod was not created.
-func saysWhyNot(status *corev1.PodStatus) bool {
+// explainsFailure reports whether a Pending status of the controller has the reason why the pod was not created.
+func explainsFailure(status *corev1.PodStatus) bool {
 	return status.Reason == StatusReasonProviderFailed || status.Reason == reasonConfigError || notCreated(status)
 }
 

@@ -286,7 +286,7 @@ func TestPodThatWasCreatedBeforeCannotBeCreated(t *testing.T) {
 	for _, status := range []func(*corev1.Pod) *corev1.PodStatus{noQuota, noMap, noMap, noQuota, noQuota} {
 		pod = &corev1.Pod{ObjectMeta: pod.ObjectMeta, Spec: pod.Spec, Status: *status(pod)}
 		want(t, "created before", createdBefore(pod), true)
-		want(t, "says why it is not created", saysWhyNot(&pod.Status) && pod.Status.Message != "", true)
+		want(t, "says why it is not created", explainsFailure(&pod.Status) && pod.Status.Message != "", true)
 		want(t, "containers", len(pod.Status.ContainerStatuses), 1)
 		want(t, "waiting", *pod.Status.ContainerStatuses[0].State.Waiting, corev1.ContainerStateWaiting{Reason: pod.Status.Reason, Message: "(unit 1)"})
 	}
