@@ -265,6 +265,19 @@ func DeletingNode() RemoveOption { return func(r *removal) { r.deleteNode = true
 // before its lease runs out (see Shards).
 func KeepingReady() RemoveOption { return func(r *removal) { r.cause = node.ErrHandedOver } }
 
+// HandOver ends at once all nodes for whose names has returns true, as Remove with KeepingReady
+// does, and waits for none: another process may act for them from now on. They stay in the
+// fleet until they are removed.
+func (f *Fleet) HandOver(has func(name string) bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for name, m := range f.nodes {
+		if m.cancel != nil && has(name) {
+			m.cancel(node.ErrHandedOver)
+		}
+	}
+}
+
 // Remove takes the node out of the fleet: it says that it is not ready, and so do its
 // pods, and nobody keeps it from then on. Its pods are left in the provider, and in the
 // API. It returns when the node has ended; if ctx ends before, the node ends

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/virtual-kubelet/virtual-kubelet/cmd/virtual-kubelet/internal/nodepools"
 	"github.com/virtual-kubelet/virtual-kubelet/node"
@@ -51,10 +50,7 @@ func TestProviderThatIgnoresTheEndOfItsContext(t *testing.T) {
 				}
 			}
 			poolsBubbleAfter(t, before, `{pools: [{name: a, count: 1}]}`, func(r *poolsRig) {
-				pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "p", UID: "u"}, Spec: corev1.PodSpec{NodeName: "a-0", Containers: []corev1.Container{{Name: "c"}}}}
-				if _, err := r.client.CoreV1().Pods("default").Create(t.Context(), pod, metav1.CreateOptions{}); err != nil {
-					t.Fatal(err)
-				}
+				r.bind("p", "a-0")
 				r.pass()
 				for _, fields := range []string{test.file, test.next} {
 					r.write(fields)
@@ -103,10 +99,7 @@ func TestNodesThatDoNotWaitForOneThatDoesNotEnd(t *testing.T) {
 				}
 			}
 			poolsBubbleAfter(t, before, `{pools: [{name: a, count: 2}]}`, func(r *poolsRig) {
-				pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "p", UID: "u"}, Spec: corev1.PodSpec{NodeName: "a-0", Containers: []corev1.Container{{Name: "c"}}}}
-				if _, err := r.client.CoreV1().Pods("default").Create(t.Context(), pod, metav1.CreateOptions{}); err != nil {
-					t.Fatal(err)
-				}
+				r.bind("p", "a-0")
 				r.pass()
 				config := `providerConfig: {a-0: {cpu: "5"}, a-1: {cpu: "5"}}`
 				r.write(`{pools: [{name: a, count: 2, ` + config + `}, {name: b, count: 1}]}`)

@@ -18,6 +18,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
@@ -191,6 +192,16 @@ func writePools(t *testing.T, path, fields string) {
 	content := "{apiVersion: virtual-kubelet.io/v1alpha1, kind: NodePools, " + strings.TrimPrefix(fields, "{") + "\n"
 	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// bind creates a pod that is bound to a node.
+func (r *poolsRig) bind(name, node string) {
+	r.t.Helper()
+	pod := &corev1.Pod{Spec: corev1.PodSpec{NodeName: node, Containers: []corev1.Container{{Name: "c"}}}}
+	pod.Namespace, pod.Name, pod.UID = "default", name, types.UID(name)
+	if _, err := r.client.CoreV1().Pods(pod.Namespace).Create(r.t.Context(), pod, metav1.CreateOptions{}); err != nil {
+		r.t.Fatal(err)
 	}
 }
 

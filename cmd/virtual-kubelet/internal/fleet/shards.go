@@ -50,6 +50,13 @@ func (f *Fleet) serveShard(ctx context.Context, shard int) {
 	s := f.newNodeSet(func(node string) bool { return shardOf(node, f.cfg.Shards.Count) == shard })
 	defer f.reloads.forget(s)
 	ctx = log.WithLogger(ctx, log.G(ctx).WithField("shard", shard))
+	// All at once, as their next process may begin, and before anything here is waited for.
+	handOver := func() {
+		if !node.EndsNotReady(ctx, f.cfg.NotReadyAtShutdown) {
+			f.fleet.HandOver(s.has)
+		}
+	}
+	context.AfterFunc(ctx, handOver)
 	var retry time.Time
 	waiting, err := s.begin(ctx)
 	f.reloads.forget(f.all) // as of the start; from now on the shard watches the file
@@ -60,6 +67,7 @@ func (f *Fleet) serveShard(ctx context.Context, shard int) {
 		log.G(ctx).WithError(err).Error("Not all nodes of a shard could be made; trying again")
 	}
 	s.watch(ctx, retry)
+	handOver() // also those that were being added
 	var opts []nodeutil.RemoveOption
 	if !node.EndsNotReady(ctx, f.cfg.NotReadyAtShutdown) {
 		opts = append(opts, nodeutil.KeepingReady())

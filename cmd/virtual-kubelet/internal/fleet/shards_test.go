@@ -3,13 +3,18 @@ package fleet
 import (
 	"context"
 	"fmt"
+	"io"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/virtual-kubelet/virtual-kubelet/cmd/virtual-kubelet/internal/nodepools"
 	"github.com/virtual-kubelet/virtual-kubelet/log"
 	"github.com/virtual-kubelet/virtual-kubelet/node"
+	"github.com/virtual-kubelet/virtual-kubelet/node/nodeutil"
 )
 
 func TestShardOf(t *testing.T) {
@@ -105,6 +110,64 @@ func TestShardsOfPools(t *testing.T) {
 		r.errors = nil // those of the broken file
 		r.mu.Unlock()
 	})
+}
+
+// When a shard is lost all its nodes end at once, also those whose removal waits for calls
+// that do not return, and while a provider is still being made: another process has them.
+func TestLostShardStopsAllItsNodes(t *testing.T) {
+	const nodes = 60
+	for _, making := range []bool{false, true} {
+		t.Run(fmt.Sprint("a provider is being made: ", making), func(t *testing.T) {
+			poolsBubble(t, `{pools: []}`, func(r *poolsRig) {
+				t := r.t
+				held := make(chan struct{})
+				var calls atomic.Int64
+				r.newProvider = func(ctx context.Context, n nodepools.Node, cfg nodeutil.ProviderConfig) (nodeutil.Provider, node.NodeProvider, io.Closer, error) {
+					if n.Name == "b-0" {
+						<-held
+					}
+					provider, nodeProvider, c, err := newMock(ctx, n, cfg)
+					return countingProvider{stuckProvider{provider, held}, &calls}, nodeProvider, c, err
+				}
+				pools := fmt.Sprintf(`{pools: [{name: a, count: %d}, {name: b, count: %%d}]}`, nodes)
+				f, end := r.shared(fmt.Sprintf(pools, 0), 1)
+				defer end()
+				stop := r.serve(f, 0)
+				r.pass()
+				if making {
+					r.write(fmt.Sprintf(pools, 1))
+					r.pass()
+				}
+				for i := range maxRemovals {
+					r.bind(fmt.Sprint("early-", i), fmt.Sprint("a-", i))
+				}
+				r.pass()
+				over := make(chan struct{})
+				go func() { defer close(over); stop(node.ErrHandedOver) }()
+				synctest.Wait()
+				for i := maxRemovals; i < nodes; i++ {
+					r.bind(fmt.Sprint("late-", i), fmt.Sprint("a-", i))
+				}
+				r.pass()
+				if got := calls.Load(); got != maxRemovals {
+					t.Errorf("%d pods were created, want the %d from before the shard was lost", got, maxRemovals)
+				}
+				close(held)
+				<-over
+			})
+		})
+	}
+}
+
+// countingProvider counts the pods that are created.
+type countingProvider struct {
+	nodeutil.Provider
+	calls *atomic.Int64
+}
+
+func (p countingProvider) CreatePod(ctx context.Context, pod *corev1.Pod) error {
+	p.calls.Add(1)
+	return p.Provider.CreatePod(ctx, pod)
 }
 
 // Nodes that end, and whose providers are closed, when they are no longer waited for are not
