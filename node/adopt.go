@@ -6,8 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
@@ -91,6 +93,32 @@ func (c *Claim) adopt(ctx context.Context, found *corev1.Node) error {
 		log.G(ctx).WithFields(log.Fields{"pods": len(next.pods), "provider": from}).
 			Warn("Pods of the node are run by another provider; they are left alone until they are gone from the API")
 	}
+	if !adopted {
+		return nil
+	}
+	return c.writeAdoption(ctx, found)
+}
+
+// writeAdoption writes whose the Node is, and which pods are left alone, before a pod is begun: who
+// finds it as it was would take the pods of this provider for the other's.
+func (c *Claim) writeAdoption(ctx context.Context, found *corev1.Node) error {
+	before := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Labels: found.Labels, Annotations: found.Annotations}}
+	after := before.DeepCopy()
+	after.ResourceVersion = found.ResourceVersion // it is still as it was when the pods were listed
+	metav1.SetMetaDataLabel(&after.ObjectMeta, LabelProvider, c.cfg.Provider)
+	if err := c.mark(after); err != nil {
+		return err
+	}
+	patch, err := nodePatch(before, after)
+	if err != nil {
+		return err
+	}
+	began := time.Now()
+	adopted, err := c.cfg.Nodes.Patch(ctx, c.cfg.Node, types.StrategicMergePatchType, patch, metav1.PatchOptions{})
+	if err != nil {
+		return fmt.Errorf("adopt node %s: %w", c.cfg.Node, err)
+	}
+	c.found.Store(&foundNode{adopted, began})
 	return nil
 }
 
@@ -155,6 +183,6 @@ func (c *Claim) mark(n *corev1.Node) error {
 	if err != nil {
 		return fmt.Errorf("encode which pods are left alone: %w", err)
 	}
-	n.Annotations[annotationLeftAlone] = string(text)
+	metav1.SetMetaDataAnnotation(&n.ObjectMeta, annotationLeftAlone, string(text))
 	return nil
 }

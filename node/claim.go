@@ -47,7 +47,7 @@ type Identity struct {
 type ClaimConfig struct {
 	// Node is the name of the node. Required.
 	Node string
-	// Nodes reads the Node. Required.
+	// Nodes reads the Node, and writes its adoption. Required.
 	Nodes corev1client.NodeInterface
 
 	// Leases has the node's lease, by which processes see each other. Nil means
@@ -61,7 +61,8 @@ type ClaimConfig struct {
 	// kubelet made. Empty means that every Node will do.
 	Provider string
 	// Adopt accepts those Nodes, too. What runs there of another provider is left
-	// alone: see LeftAlone.
+	// alone: see LeftAlone. A pod that it has begun, but has written no status of yet, cannot be
+	// told from one that waits, and is begun again: adopt a Node on which none is about to start.
 	Adopt bool
 	// Pods lists the pods that are bound to the node, as the API server has them.
 	// Required if Adopt is set.
