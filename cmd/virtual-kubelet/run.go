@@ -246,7 +246,7 @@ func (v *virtualNode) build(ctx context.Context, claim *node.Claim) (*nodeutil.N
 	}
 	mux := http.NewServeMux()
 	config := v.config()
-	config.Claim = claim
+	config.Claim, config.KeepClaim = claim, true // run releases it
 	config.Client, config.Handler, config.Flags = v.client, v.handler(mux), v.flagValues()
 	opts := append(v.servingOptions(), nodeutil.AttachProviderRoutes(mux))
 	return nodeutil.NewNode(v.nodeName, v.newProvider(ctx, providerConfig), append([]nodeutil.NodeOpt{nodeutil.WithNodeConfig(config)}, opts...)...)

@@ -129,9 +129,13 @@ type NodeConfig struct {
 	NotReadyAtShutdown bool
 
 	// Claim, if set, is acquired before anything is done for the node or its pods,
-	// and released when all of that has ended. Pods that it leaves alone are not
-	// touched. Nil means that any process may act for the node at any time.
+	// and released when all of that has ended, unless KeepClaim is set. Pods that it leaves
+	// alone are not touched. Nil means that any process may act for the node at any time.
 	Claim *node.Claim
+
+	// KeepClaim leaves it to the caller to release the Claim, after the provider is closed:
+	// what it has open, such as a state directory, would be in the way of the next process.
+	KeepClaim bool
 
 	attachRoutes func(*Node, Provider)
 	caGiven      bool // TLSConfig demands certificates by WithTLSConfig

@@ -66,7 +66,7 @@ func (n *Node) control(ctx context.Context) error {
 		return unlessEnded(ctx, err)
 	}
 	if n.cfg.Claim != nil {
-		defer n.cfg.Claim.Release(ctx)
+		defer n.release(ctx)
 		n.warnOfPodsLeftAlone()
 	}
 	outer := ctx
@@ -107,6 +107,14 @@ func (n *Node) keepNode(ctx context.Context, group *errgroup.Group) error {
 		return nil
 	})
 	return unlessEnded(ctx, n.nodes.Run(ctx))
+}
+
+// release gives the claim back, or leaves that to the caller: not where another process goes on,
+// since there is nothing to give back.
+func (n *Node) release(ctx context.Context) {
+	if !n.cfg.KeepClaim || errors.Is(context.Cause(ctx), node.ErrHandedOver) {
+		n.cfg.Claim.Release(ctx)
+	}
 }
 
 func (n *Node) warnOfPodsLeftAlone() {

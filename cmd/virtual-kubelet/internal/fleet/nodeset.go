@@ -38,9 +38,17 @@ type runningNode struct {
 	adopts         bool // its Node may be that of another provider
 	removing       bool // the fleet was asked to remove it
 	provider       *overlaidProvider
+	claim          *node.Claim   // is released when its provider is closed; may be nil
 	closer         io.Closer     // of its provider; may be nil
 	closed         chan struct{} // closed when closer has returned closeErr; nil until it is called
 	closeErr       error
+}
+
+// release lets other processes have the node, once: its provider is closed.
+func (n *runningNode) release(ctx context.Context) {
+	if n.claim != nil {
+		n.claim.Release(ctx)
+	}
 }
 
 // close closes the provider, once, and waits until it is closed, or ctx has ended.
@@ -161,7 +169,8 @@ func (s *nodeSet) newNode(ctx context.Context, n nodepools.Node, adopt bool) (*r
 		return nil, err
 	}
 	config.NodeSpec.Spec.Taints = nil // the overlay has them
-	added := &runningNode{Node: n, adopts: adopt, provider: &overlaidProvider{overlay: n.Overlay}}
+	config.KeepClaim = true
+	added := &runningNode{Node: n, adopts: adopt, claim: config.Claim, provider: &overlaidProvider{overlay: n.Overlay}}
 	newProvider := func(cfg nodeutil.ProviderConfig) (nodeutil.Provider, node.NodeProvider, error) {
 		provider, nodeProvider, closer, err := s.cfg.NewProvider(ctx, n, cfg)
 		added.closer = closer
@@ -177,12 +186,21 @@ func (s *nodeSet) newNode(ctx context.Context, n nodepools.Node, adopt bool) (*r
 	return added, nil
 }
 
-// close closes the providers of the nodes.
+// close closes the providers of the nodes, and gives the nodes back.
 func (s *nodeSet) close() error {
 	var errs []error
 	for _, n := range s.nodes {
 		_, err := n.close(context.Background())
 		errs = append(errs, err)
 	}
+	var releasing errgroup.Group // last: the API server may be away
+	releasing.SetLimit(maxRemovals)
+	for _, n := range s.nodes {
+		releasing.Go(func() error {
+			n.release(context.Background())
+			return nil
+		})
+	}
+	_ = releasing.Wait() // nothing returns an error
 	return errors.Join(errs...)
 }

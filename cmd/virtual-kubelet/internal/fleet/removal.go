@@ -65,7 +65,7 @@ func (s *nodeSet) removals(names []string, remove func(*runningNode) (ended bool
 }
 
 // removeNode asks the fleet to remove a node, once, and waits for its end; not again in a later
-// attempt. Then it closes the provider.
+// attempt. Then it closes the provider, and gives the node back.
 func (s *nodeSet) removeNode(ctx context.Context, n *runningNode, opts []nodeutil.RemoveOption) (ended bool, err error) {
 	asked := n.removing
 	if n.removing = true; !asked {
@@ -78,6 +78,9 @@ func (s *nodeSet) removeNode(ctx context.Context, n *runningNode, opts []nodeuti
 		return false, err
 	}
 	ended, closeErr := n.close(ctx)
+	if ended {
+		n.release(ctx)
+	}
 	return ended, errors.Join(err, closeErr)
 }
 

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
 
 	"github.com/virtual-kubelet/virtual-kubelet/cmd/virtual-kubelet/internal/nodepools"
 	"github.com/virtual-kubelet/virtual-kubelet/node"
@@ -133,4 +135,47 @@ func TestNodesThatWaitForOthersThatEnd(t *testing.T) {
 		r.pass()
 		r.want("renamed", map[string]string{"a-0": "gone 20", "b-0": "ready 20"})
 	})
+}
+
+// Another process does not take a node before its provider is closed: it would find the state
+// directory in use.
+func TestNodesAreGivenBackOnceTheirProvidersAreClosed(t *testing.T) {
+	var client kubernetes.Interface
+	holder := func(node string) string {
+		lease, err := nodeutil.NodeLeaseV1Client(client).Get(context.Background(), node, metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return lease.Annotations["virtual-kubelet.io/holder"]
+	}
+	var closed atomic.Int64
+	before := func(r *poolsRig) {
+		client = r.client
+		r.newProvider = func(ctx context.Context, n nodepools.Node, cfg nodeutil.ProviderConfig) (nodeutil.Provider, node.NodeProvider, io.Closer, error) {
+			provider, nodeProvider, c, err := newMock(ctx, n, cfg)
+			return provider, nodeProvider, closer(func() error {
+				time.Sleep(5 * time.Second)
+				if got := holder(n.Name); got != "rig" {
+					t.Errorf("while the provider of %s is closed, %q has the node", n.Name, got)
+				}
+				closed.Add(1)
+				return c.Close()
+			}), err
+		}
+	}
+	poolsBubbleAfter(t, before, `{pools: [{name: a, count: 3}]}`, func(r *poolsRig) {
+		r.write(`{pools: [{name: a, count: 2}]}`)
+		r.pass()
+		if got := holder("a-2"); got != "" || closed.Load() != 1 {
+			t.Errorf("%q has a node that was removed, and %d providers are closed, want 1", got, closed.Load())
+		}
+	})
+	for _, name := range []string{"a-0", "a-1"} {
+		if got := holder(name); got != "" {
+			t.Errorf("after the end %q has node %s", got, name)
+		}
+	}
+	if closed.Load() != 3 {
+		t.Errorf("%d providers are closed, want 3", closed.Load())
+	}
 }
