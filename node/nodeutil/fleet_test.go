@@ -38,6 +38,7 @@ type fleetRig struct {
 	fleet     *nodeutil.Fleet
 	providers map[string]*tiny
 	stop      func() error
+	cause     error // of the end
 }
 
 func fleetBubble(t *testing.T, test func(t *testing.T, r *fleetRig)) {
@@ -69,10 +70,10 @@ func (r *fleetRig) add(name string) *nodeutil.Node {
 }
 
 func (r *fleetRig) start() {
-	ctx, cancel := context.WithCancel(r.t.Context())
+	ctx, cancel := context.WithCancelCause(r.t.Context())
 	result := make(chan error, 1)
 	go func() { result <- r.fleet.Run(ctx) }()
-	r.stop = sync.OnceValue(func() error { cancel(); return <-result })
+	r.stop = sync.OnceValue(func() error { cancel(r.cause); return <-result })
 }
 
 func (r *fleetRig) create(name, node string) {
@@ -329,6 +330,57 @@ func TestNodesStayReadyWhenTheFleetEnds(t *testing.T) {
 			t.Errorf("the node is Ready=%q, want that a restart is not noticed", got)
 		}
 	})
+}
+
+// A fleet whose nodes another process goes on with leaves them as they are, and ends all at once.
+func TestFleetThatIsHandedOver(t *testing.T) {
+	fleetBubble(t, func(t *testing.T, r *fleetRig) {
+		fleet, err := nodeutil.NewFleet(nodeutil.FleetConfig{Client: r.client, MaxRegistrations: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.fleet, r.cause = fleet, node.ErrHandedOver
+		var begun, ended atomic.Int64
+		for _, name := range []string{"vk-0", "vk-1"} {
+			p := &lingering{begun: &begun, ended: &ended}
+			if _, err := fleet.Add(name, making(p), notReadyAtShutdown); err != nil {
+				t.Fatal(err)
+			}
+			r.create("web-"+name, name)
+		}
+		r.start()
+		pass(time.Minute)
+		go func() { _ = r.stop() }()
+		pass(time.Second)
+		if begun.Load() != 2 || ended.Load() != 2 {
+			t.Errorf("of %d calls %d were cancelled at once, want both", begun.Load(), ended.Load())
+		}
+		pass(time.Minute)
+		for _, name := range []string{"vk-0", "vk-1"} {
+			if got := r.ready(name); got != corev1.ConditionTrue {
+				t.Errorf("%s is Ready=%q, want that it is left to the other process", name, got)
+			}
+		}
+	})
+}
+
+func notReadyAtShutdown(cfg *nodeutil.NodeConfig) error {
+	cfg.NotReadyAtShutdown = true
+	return nil
+}
+
+// lingering begins pods until it is cancelled, and is long in returning then.
+type lingering struct {
+	tiny
+	begun, ended *atomic.Int64
+}
+
+func (p *lingering) CreatePod(ctx context.Context, _ *corev1.Pod) error {
+	p.begun.Add(1)
+	<-ctx.Done()
+	p.ended.Add(1)
+	time.Sleep(5 * time.Second)
+	return ctx.Err()
 }
 
 // Nodes that the API server refuses hold up no others, however few may register at

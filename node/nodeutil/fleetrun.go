@@ -10,10 +10,11 @@ import (
 
 	"github.com/virtual-kubelet/virtual-kubelet/internal/periodic"
 	"github.com/virtual-kubelet/virtual-kubelet/log"
+	"github.com/virtual-kubelet/virtual-kubelet/node"
 )
 
-// Run runs the fleet until ctx ends; then all nodes end as those of Node.Run do, and
-// it returns nil. An error is about what the nodes have in common, such as
+// Run runs the fleet until ctx ends; then all nodes end as those of Node.Run do, for the
+// same cause, and it returns nil. An error is about what the nodes have in common, such as
 // the port. What is wrong with one node is logged, and Node.Err if it has
 // ended for it. It can be called once.
 func (f *Fleet) Run(ctx context.Context) error {
@@ -42,8 +43,8 @@ func (f *Fleet) Run(ctx context.Context) error {
 	defer f.shared.start(ctx, group)()
 	group.Go(func() error { f.watch.run(ctx); return nil })
 
-	nodes, endAll := context.WithCancel(context.WithoutCancel(ctx))
-	defer endAll()
+	nodes, endAll := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer endAll(nil)
 	f.running = nodes
 	for _, m := range f.nodes {
 		if m.node != nil && m.cancel == nil {
@@ -52,7 +53,7 @@ func (f *Fleet) Run(ctx context.Context) error {
 	}
 	f.mu.Unlock()
 	<-ctx.Done()
-	f.endNodes(endAll)
+	f.endNodes(context.Cause(ctx), endAll)
 	return group.Wait()
 }
 
@@ -61,9 +62,12 @@ func (f *Fleet) Run(ctx context.Context) error {
 const endTimeout = 10 * time.Second
 
 // endNodes ends the nodes some at a time: of a thousand last writes at once many
-// would come too late.
-func (f *Fleet) endNodes(all context.CancelFunc) {
-	defer time.AfterFunc(endTimeout, all).Stop()
+// would come too late. Where another process goes on there are none, and all end at once.
+func (f *Fleet) endNodes(cause error, all context.CancelCauseFunc) {
+	if errors.Is(cause, node.ErrHandedOver) {
+		all(cause)
+	}
+	defer time.AfterFunc(endTimeout, func() { all(cause) }).Stop()
 	f.mu.Lock()
 	f.ended = true
 	var members []*member
@@ -77,7 +81,7 @@ func (f *Fleet) endNodes(all context.CancelFunc) {
 	ending.SetLimit(cap(f.shared.registering))
 	for _, m := range members {
 		ending.Go(func() error {
-			m.cancel(nil)
+			m.cancel(cause)
 			<-m.node.done
 			return nil
 		})
