@@ -16,6 +16,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -424,6 +425,52 @@ func TestRefusedNodesHoldUpNoOthers(t *testing.T) {
 		}
 		if why := r.fleet.Node("bad-0").NodeController().NotReady(); !errors.Is(why, node.ErrNodeRefused) {
 			t.Errorf("a refused node waits for %v", why)
+		}
+	})
+}
+
+// A process is not ready whose nodes have all ended, though they were registered.
+func TestFleetWhoseNodesHaveEndedIsNotReady(t *testing.T) {
+	fleetBubble(t, func(t *testing.T, r *fleetRig) {
+		leases := nodeutil.NodeLeaseV1Client(r.client)
+		claim, err := node.NewClaim(node.ClaimConfig{Node: "vk-0", Nodes: r.client.CoreV1().Nodes(), Leases: leases, Identity: node.Identity{ID: "us"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var taken atomic.Bool // the fake knows no versions
+		fakeapi.React(&r.client.Fake, "update", "leases", func(clienttesting.Action) (bool, runtime.Object, error) {
+			return taken.Load(), nil, apierrors.NewConflict(coordinationv1.Resource("leases"), "vk-0", errors.New("changed"))
+		})
+		n, err := r.fleet.Add("vk-0", making(&tiny{}), func(cfg *nodeutil.NodeConfig) error { cfg.Claim = claim; return nil })
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.start()
+		pass(time.Minute)
+		ready := func() (int, string) {
+			answer := httptest.NewRecorder()
+			r.fleet.ProcessHandler().ServeHTTP(answer, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/readyz/nodes", nil))
+			return answer.Code, answer.Body.String()
+		}
+		if code, text := ready(); code != http.StatusOK {
+			t.Errorf("with a node that runs /readyz/nodes answers %d: %s", code, text)
+		}
+		lease, err := leases.Get(t.Context(), "vk-0", metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		lease = lease.DeepCopy()
+		lease.Annotations["virtual-kubelet.io/holder"] = "other"
+		if _, err := leases.Update(t.Context(), lease, metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		taken.Store(true)
+		pass(time.Minute)
+		if err := n.Err(); !errors.Is(err, node.ErrNodeTaken) {
+			t.Fatalf("the node has ended with %v", err)
+		}
+		if code, text := ready(); code != http.StatusInternalServerError {
+			t.Errorf("with no other node /readyz/nodes answers %d: %s", code, text)
 		}
 	})
 }

@@ -117,6 +117,10 @@ func (f *Fleet) checkNodes(*http.Request) error {
 	var waiting, refused []error
 	registered := false
 	for _, n := range f.Nodes() {
+		if closed(n.done, "") == nil {
+			refused = append(refused, fmt.Errorf("node %s has ended: %v", n.cfg.NodeSpec.Name, n.Err()))
+			continue
+		}
 		if closed(n.ready, "") == nil {
 			registered = true
 			continue
@@ -126,7 +130,7 @@ func (f *Fleet) checkNodes(*http.Request) error {
 			continue // it has been registered a moment ago
 		}
 		err := fmt.Errorf("node %s is not registered yet: %w", n.cfg.NodeSpec.Name, why)
-		if errors.Is(why, node.ErrNodeRefused) || errors.Is(why, node.ErrNodeHeld) || closed(n.done, "") == nil {
+		if errors.Is(why, node.ErrNodeRefused) || errors.Is(why, node.ErrNodeHeld) {
 			refused = append(refused, err)
 		} else {
 			waiting = append(waiting, err)

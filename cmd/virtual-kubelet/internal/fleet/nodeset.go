@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -34,9 +35,10 @@ func (f *Fleet) newNodeSet(has func(node string) bool) *nodeSet {
 
 // runningNode is a node that is in the fleet.
 type runningNode struct {
-	nodepools.Node      // as it was wanted
-	adopts         bool // its Node may be that of another provider
-	removing       bool // the fleet was asked to remove it
+	nodepools.Node           // as it was wanted
+	adopts         bool      // its Node may be that of another provider
+	removing       bool      // the fleet was asked to remove it
+	ended          time.Time // when it was first seen to have ended by itself
 	provider       *overlaidProvider
 	claim          *node.Claim   // is released when its provider is closed; may be nil
 	closer         io.Closer     // of its provider; may be nil

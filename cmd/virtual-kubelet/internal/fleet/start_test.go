@@ -296,6 +296,43 @@ func TestProviderThatFailsBesideABadPool(t *testing.T) {
 	})
 }
 
+// A node that has failed by itself is made again; the other nodes of the fleet do not notice.
+func TestNodeOfAFleetThatHasFailedComesBack(t *testing.T) {
+	var failing atomic.Bool
+	var made, closed atomic.Int64
+	before := func(r *poolsRig) {
+		ended, cancel := context.WithCancel(r.t.Context())
+		cancel()
+		fakeapi.React(&r.client.Fake, "get", "nodes", func(action clienttesting.Action) (bool, runtime.Object, error) {
+			if name := action.(clienttesting.GetAction).GetName(); name == "a-0" && failing.Load() {
+				_, _ = r.fleet.fleet.Node(name).PodController().Start(ended, 1) // so that the node cannot
+			}
+			return false, nil, nil
+		})
+		r.newProvider = func(ctx context.Context, n nodepools.Node, cfg nodeutil.ProviderConfig) (nodeutil.Provider, node.NodeProvider, io.Closer, error) {
+			provider, nodeProvider, c, err := newMock(ctx, n, cfg)
+			made.Add(1)
+			return provider, nodeProvider, closer(func() error { closed.Add(1); return c.Close() }), err
+		}
+		failing.Store(true)
+	}
+	poolsBubbleAfter(t, before, `{pools: [{name: a, count: 2}]}`, func(r *poolsRig) {
+		another := r.fleet.fleet.Node("a-1")
+		time.Sleep(10 * retryInterval)
+		synctest.Wait()
+		if made.Load() < 5 || made.Load() > 13 || closed.Load() != made.Load()-2 {
+			t.Errorf("the providers of two nodes, of which one fails, are made %d times and closed %d times", made.Load(), closed.Load())
+		}
+		failing.Store(false)
+		time.Sleep(retryInterval)
+		r.pass()
+		r.want("in the end", map[string]string{"a-0": "ready 20", "a-1": "ready 20"})
+		if r.fleet.fleet.Node("a-1") != another {
+			t.Error("another node of the fleet was added again, too")
+		}
+	})
+}
+
 // A node that another process took, as this one stood still, comes back when that
 // process has ended; the other nodes of the fleet do not notice.
 func TestNodeOfAFleetThatWasTakenComesBack(t *testing.T) {

@@ -34,7 +34,7 @@ func (s *nodeSet) watch(ctx context.Context, retry time.Time) {
 			return
 		case <-poll.C:
 		}
-		if s.dropTaken(ctx) {
+		if s.dropEnded(ctx) {
 			retry = time.Now()
 		}
 		now := last.again()
@@ -82,22 +82,31 @@ func (s *nodeSet) watch(ctx context.Context, retry time.Time) {
 	}
 }
 
-// dropTaken removes the nodes from the fleet that another process has taken while this
-// one stood still, so that they are added again: they wait then until that process has
-// ended. It reports whether there are any.
-func (s *nodeSet) dropTaken(ctx context.Context) bool {
-	var taken []string
-	for name := range s.nodes {
-		if n := s.fleet.Node(name); n != nil && errors.Is(n.Err(), node.ErrNodeTaken) {
-			taken = append(taken, name)
-			s.failed[name] = s.nodes[name].Node
+// dropEnded removes the nodes from the fleet that have ended by themselves, so that they are
+// added again: at once those that another process has taken while this one stood still, since
+// they wait then until that has ended, and others after a while. It reports whether there are any.
+func (s *nodeSet) dropEnded(ctx context.Context) bool {
+	var ended []string
+	for name, running := range s.nodes {
+		n := s.fleet.Node(name)
+		if n == nil || n.Err() == nil {
+			continue
+		}
+		if running.ended.IsZero() {
+			running.ended = time.Now()
+		}
+		if errors.Is(n.Err(), node.ErrNodeTaken) || time.Since(running.ended) >= retryInterval {
+			ended = append(ended, name)
+			s.failed[name] = running.Node
 		}
 	}
-	if len(taken) == 0 {
+	if len(ended) == 0 {
 		return false
 	}
-	if err := s.remove(ctx, taken, nodeutil.KeepingReady()); err != nil {
-		log.G(ctx).WithError(err).Error("A node that another process has taken cannot be removed from the fleet")
+	removals := s.removalsInTime(ctx, ended, nodeutil.KeepingReady())
+	runRemovals(removals)
+	if err := s.forgetRemoved(removals); err != nil {
+		log.G(ctx).WithError(err).Error("A node that has ended cannot be removed from the fleet")
 	}
 	return true
 }
