@@ -72,8 +72,7 @@ func (f *Fleet) serveShard(ctx context.Context, shard int) {
 	if !node.EndsNotReady(ctx, f.cfg.NotReadyAtShutdown) {
 		opts = append(opts, nodeutil.KeepingReady())
 	}
-	ctx = context.WithoutCancel(ctx)
-	if err := s.end(ctx, opts...); err != nil {
+	if err := s.end(context.WithoutCancel(ctx), opts...); err != nil {
 		log.G(ctx).WithError(err).Warn("Not all nodes of a shard could be removed in good order")
 	}
 }
