@@ -63,7 +63,7 @@ var allowed = map[string][]string{
 	"node/nodetest":              {"errdefs"},
 	"node/nodeutil":              {"errdefs", "log", "trace", "node", "internal/buildinfo", "internal/kubeconfig", "internal/listwatch", "internal/nodeaddress", "internal/pendingconns", "internal/periodic", "internal/podobjects", "internal/podstatus", "internal/podwatch", "internal/providercalls", "internal/resourcelist", "internal/shard", "internal/statuspage"},
 	"vkubelet":                   {"errdefs", "log", "trace", "node", "internal/listwatch", "internal/podobjects", "internal/podwatch", "internal/providercalls"},
-	"podspec":                    {"errdefs", "log", "trace", "node", "internal/filetree", "internal/podenv", "internal/podobjects", "internal/podstatus"},
+	"podspec":                    {"errdefs", "log", "trace", "node", "internal/filetree", "internal/podenv", "internal/podobjects", "internal/podstatus", "internal/turns"},
 	"podengine":                  {"errdefs", "log", "trace", "node", "podspec", "internal/filetree", "internal/periodic", "internal/podenv", "internal/podobjects", "internal/podstatus"},
 	"podgroup":                   {"errdefs", "log", "trace", "node", "podengine", "podspec", "internal/clusteruid", "internal/cputime", "internal/periodic", "internal/podenv", "internal/providercalls", "internal/turns"},
 	"podgroup/grouptest":         {"errdefs", "node", "podgroup", "podspec"},

@@ -197,7 +197,7 @@ func TestAdoptionIsWrittenBeforeAnythingRuns(t *testing.T) {
 				acquire("killed before the registration")
 				pods = append(pods, corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "ours"}, Status: corev1.PodStatus{Phase: corev1.PodRunning}})
 				p := acquire("second")
-				want(t, "theirs is left alone", p.claim.LeftAlone(&pods[0]), true)
+				want(t, "the other provider's is left alone", p.claim.LeftAlone(&pods[0]), true)
 				want(t, "ours is left alone", p.claim.LeftAlone(&pods[1]), false)
 				p.begin()
 				want(t, "acts", p.acts(), true)

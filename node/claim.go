@@ -61,8 +61,8 @@ type ClaimConfig struct {
 	// kubelet made. Empty means that every Node will do.
 	Provider string
 	// Adopt accepts those Nodes, too. What runs there of another provider is left
-	// alone: see LeftAlone. A pod that it has begun, but has written no status of yet, cannot be
-	// told from one that waits, and is begun again: adopt a Node on which none is about to start.
+	// alone: see LeftAlone. A pod that it has begun, but has written no status of yet, looks
+	// like one that waits, and is begun again: adopt a Node on which none is about to start.
 	Adopt bool
 	// Pods lists the pods that are bound to the node, as the API server has them.
 	// Required if Adopt is set.
