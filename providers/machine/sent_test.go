@@ -49,6 +49,9 @@ func TestDeletionOfAPodThatWasNotSent(t *testing.T) {
 				w.cfg.BootTimeout = metav1.Duration{}
 			}
 			w.start()
+			if _, err := handlerOf(w.provider).(nodeutil.Provider).GetPods(t.Context()); err != nil { // as an agent does when it starts
+				t.Fatal(err)
+			}
 			pod := w.pod("a")
 			if err := w.provider.CreatePod(t.Context(), pod); err == nil || errdefs.IsPermanent(err) {
 				t.Fatal(err)
