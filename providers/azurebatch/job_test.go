@@ -20,6 +20,9 @@ import (
 // Nothing is sent for a pod while the pool cannot be read.
 func TestPoolThatCannotBeRead(t *testing.T) {
 	inBubble(t, false, func(t *testing.T, r *rig) {
+		if _, err := r.GetPods(t.Context()); err != nil { // as an agent does when it starts
+			t.Fatal(err)
+		}
 		r.world.Refuse(batchtest.ActionPool, 1, &grouptest.Refusal{Status: http.StatusInternalServerError, Code: "InternalError"})
 		pod := job("early")
 		r.cluster.SetPod(pod)
@@ -33,6 +36,9 @@ func TestPoolThatCannotBeRead(t *testing.T) {
 // A task that its caller gives up is not added unless it was in a call already.
 func TestTaskThatIsGivenUp(t *testing.T) {
 	inBubble(t, false, func(t *testing.T, r *rig) {
+		if _, err := r.GetPods(t.Context()); err != nil { // as an agent does when it starts
+			t.Fatal(err)
+		}
 		first, unsent, sent := job("first"), job("unsent"), job("sent")
 		for _, pod := range []*corev1.Pod{first, unsent, sent} {
 			r.cluster.SetPod(pod)
