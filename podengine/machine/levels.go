@@ -58,17 +58,22 @@ func imageFileSystem(ctx context.Context, images internalapi.ImageManagerService
 	return fs, false
 }
 
-// imagesApart observes whether the images are on another file system than root. Subvolumes are devices of
-// their own, too, but have the same room.
+// imagesApart observes whether the images are on another file system than root.
 func imagesApart(root string, images internalapi.ImageManagerService) func(context.Context) bool {
 	return func(ctx context.Context) bool {
-		fs, err := statfs(root)
-		if err != nil {
+		other, ok := imageFileSystem(ctx, images)
+		if !ok {
 			return false
 		}
-		other, ok := imageFileSystem(ctx, images)
-		return ok && other.device != fs.device && other.bytes != fs.bytes
+		fs, err := statfs(root)
+		return err == nil && apart(fs, other)
 	}
+}
+
+// apart reports whether two file systems have room of their own. Subvolumes, and overlays, are devices of their
+// own, too, but are as large as what they are on; how much of that is free may change between two looks.
+func apart(a, b fileSystem) bool {
+	return a.device != b.device && a.bytes.Capacity != b.bytes.Capacity
 }
 
 func memoryLevel() (level eviction.Level, ok bool) {

@@ -99,6 +99,17 @@ func TestImagesApart(t *testing.T) {
 	}
 }
 
+// A disk is one for all of its devices, also if somebody writes between two looks at it.
+func TestDevicesOfOneDiskAreNotApart(t *testing.T) {
+	disk := fileSystem{device: 1, bytes: eviction.Level{Available: 5 << 20, Capacity: 10 << 20}}
+	written, other := disk, disk
+	written.device, written.bytes.Available = 2, disk.bytes.Available-4096
+	other.device, other.bytes.Capacity = 2, 20<<20
+	if apart(disk, written) || !apart(disk, other) {
+		t.Errorf("one disk is apart: %t, and two are: %t", apart(disk, written), apart(disk, other))
+	}
+}
+
 // The node says what it is short of, and when that has changed last.
 func TestPressureIsReported(t *testing.T) {
 	source := &corev1.Node{}
