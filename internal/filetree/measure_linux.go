@@ -240,8 +240,8 @@ func (m *meter) list(dir *os.File) (directories []string, err error) {
 			}
 		}
 		m.reporter.report(m.sum())
-		if errors.Is(err, io.EOF) || err == nil && len(names) == 0 {
-			return directories, nil
+		if errors.Is(err, io.EOF) || errors.Is(err, unix.ENOENT) || err == nil && len(names) == 0 {
+			return directories, nil // to its end, or it was removed meanwhile
 		}
 		if err != nil {
 			return nil, err

@@ -79,7 +79,7 @@ func TestMeasureRemembersFewFiles(t *testing.T) {
 	}
 }
 
-// What is moved while it is measured hides nothing but itself.
+// What is moved or removed while it is measured hides nothing but itself.
 func TestMeasureGoesOnAfterMoves(t *testing.T) {
 	for name, test := range map[string]struct {
 		move func(t *testing.T, dir string)
@@ -87,6 +87,9 @@ func TestMeasureGoesOnAfterMoves(t *testing.T) {
 	}{
 		"beside": {func(t *testing.T, dir string) {
 			must(t, os.Rename(filepath.Join(dir, "a/b/many"), filepath.Join(dir, "a/moved")))
+		}, false},
+		"removed": {func(t *testing.T, dir string) {
+			must(t, os.RemoveAll(filepath.Join(dir, "a/b/many")))
 		}, false},
 		"with what it is in": {func(t *testing.T, dir string) {
 			must(t, os.Rename(filepath.Join(dir, "a/b/many"), filepath.Join(dir, "moved")))
