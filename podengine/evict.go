@@ -89,6 +89,7 @@ func (v *evictor) check(ctx context.Context) error {
 		if met, levels, err = v.observeLevels(ctx); err != nil || !slices.Contains(met, signal) {
 			return err
 		}
+		active = v.active() // that took a while
 	}
 	return v.evictOne(ctx, signal, levels[signal], active, apart)
 }
@@ -155,15 +156,20 @@ func (v *evictor) observeLevels(ctx context.Context) ([]eviction.Signal, evictio
 	return met, levels, nil
 }
 
-// active are the workers of pods that run, and may do so for longer than one that is evicted.
+// active are the workers of pods that may be evicted.
 func (v *evictor) active() (workers []*worker) {
-	latest := time.Now().Add(evictGrace)
 	for _, w := range v.all() {
-		if _, stop := w.current(); (stop == nil || stop.by.After(latest)) && !w.hasEnded() {
+		if w.isActive() {
 			workers = append(workers, w)
 		}
 	}
 	return workers
+}
+
+// isActive reports whether the pod runs, and may do so for longer than one that is evicted.
+func (w *worker) isActive() bool {
+	_, stop := w.current()
+	return (stop == nil || stop.by.After(time.Now().Add(evictGrace))) && !w.hasEnded()
 }
 
 // evictExceeding evicts the pods that use more local storage than they may.
@@ -266,6 +272,9 @@ func ofDisk(signal eviction.Signal) bool { return signal.Condition() == corev1.N
 
 // evict ends a pod that has not done so itself, or within a second where it has more time. It outlives this process.
 func (v *evictor) evict(ctx context.Context, w *worker, pod *corev1.Pod, failure podspec.Failure) {
+	if !w.isActive() { // any more, since what it uses was measured
+		return
+	}
 	v.evicted[w] = time.Now()
 	v.cfg.Events.Event(pod, corev1.EventTypeWarning, failure.Reason, failure.Message)
 	if err := w.end(stop{by: time.Now().Add(evictGrace), failure: &failure}); err != nil {

@@ -187,6 +187,50 @@ func TestEndedPodsGiveBackWhatTheirContainersHaveWritten(t *testing.T) {
 	}
 }
 
+// A pod that ends by itself while room is made, or while it is measured what pods use, has not failed.
+func TestPodsThatEndMeanwhileAreNotEvicted(t *testing.T) {
+	for name, test := range map[string]struct {
+		signal eviction.Signal
+		runs   time.Duration
+	}{
+		"while room is made":      {eviction.NodeFsAvailable, 20 * time.Second},
+		"while pods are measured": {eviction.MemoryAvailable, 10500 * time.Millisecond}, // which is seen a moment later
+	} {
+		t.Run(name, func(t *testing.T) {
+			var short atomic.Bool
+			inBubbleWith(t, func(r *rig) { r.shortOf(test.signal, short.Load) }, func(r *rig) {
+				done, job, other := named("done", never), named("job", never), named("other")
+				r.runtime.plans["done"], r.runtime.plans["job"] = plan{runs: time.Second}, plan{runs: test.runs}
+				r.runtime.intercept(func(_ context.Context, call string) error {
+					if strings.HasPrefix(call, "RemoveContainer") {
+						time.Sleep(15 * time.Second)
+					}
+					return nil
+				})
+				if test.signal == eviction.MemoryAvailable {
+					r.measures(other, func(diskUse, func(diskUse)) diskUse {
+						<-r.Engine.ctx.Done()
+						return diskUse{}
+					})
+				}
+				for _, pod := range []*corev1.Pod{done, job, other} {
+					r.create(pod)
+				}
+				r.stats(job, 1<<30, 1<<30)
+				r.stats(other, 1<<20, 1<<20)
+				r.after(9 * time.Second)
+				short.Store(true)
+				r.after(time.Minute)
+				r.wantState(job, "Succeeded job=Completed/0")
+				if s := r.status(other); s.Reason != eviction.Reason {
+					t.Errorf("the pod that goes on is %s: %s", s.Phase, s.Reason)
+				}
+				r.runtime.intercept(nil)
+			})
+		})
+	}
+}
+
 // Images that were there at the start count as seen then: a disk that is short soon after has them removed
 // before a pod is evicted.
 func TestImagesAreSeenAtTheStart(t *testing.T) {
