@@ -231,6 +231,31 @@ func TestPodsThatEndMeanwhileAreNotEvicted(t *testing.T) {
 	}
 }
 
+// A disk that is full has the images of pods that have ended removed before any pod that runs is evicted.
+func TestImagesOfEndedPodsAreRemoved(t *testing.T) {
+	var full atomic.Bool
+	inBubbleWith(t, func(r *rig) {
+		r.cfg.ImageGC = ImageGC{Usage: func(context.Context) (uint64, uint64, error) { return 100, 100, nil }, MinAge: time.Second}
+		r.shortOf(eviction.NodeFsAvailable, func() bool { return full.Load() && len(r.images.gone()) == 0 })
+	}, func(r *rig) {
+		of := func(image string) func(*corev1.Pod) { return first(func(c *corev1.Container) { c.Image = image }) }
+		done, again, runs := named("done", never, of("done:1")), named("again", of("again:1")), named("runs", of("runs:1"))
+		r.runtime.plans["done"], r.runtime.plans["again"] = plan{runs: time.Second}, plan{runs: time.Second}
+		for _, pod := range []*corev1.Pod{done, again, runs} {
+			r.create(pod)
+			r.stats(pod, 0, 1<<20)
+		}
+		r.after(6 * time.Minute) // the images were seen by then
+		full.Store(true)
+		r.after(time.Minute)
+		if gone := r.images.gone(); !slices.Equal(gone, []string{"done:1"}) {
+			t.Errorf("removed are %v", gone)
+		}
+		r.wantState(done, "Succeeded done=Completed/0")
+		r.wantState(runs, "Running runs=ready")
+	})
+}
+
 // Images that were there at the start count as seen then: a disk that is short soon after has them removed
 // before a pod is evicted.
 func TestImagesAreSeenAtTheStart(t *testing.T) {

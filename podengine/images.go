@@ -81,10 +81,13 @@ func (e *Engine) imagesInUse(ctx context.Context) ([]string, error) {
 	return append(e.wantedImages(), sandboxes), err
 }
 
-// wantedImages are the images of all pods: containers that are not there yet, or
-// were removed, are to find their images.
+// wantedImages are the images of all pods that have not ended: containers that are not
+// there yet, or were removed, are to find their images.
 func (e *Engine) wantedImages() (images []string) {
 	for _, w := range e.all() {
+		if w.hasEnded() {
+			continue
+		}
 		pod, _ := w.current()
 		eachContainer(pod, func(_ kind, c *corev1.Container) { images = append(images, c.Image) })
 		for i := range pod.Spec.Volumes {
