@@ -18,7 +18,8 @@ import (
 // Such a pod is deleted, since the provider could not find it later. The error is
 // permanent.
 func (p *Provider) checkCreated(ctx context.Context, pod, created *corev1.Pod) error {
-	if p.translate.Home.Owns(created) && translate.UIDOf(created) == pod.UID && translate.NameOf(created) == translate.Key(pod) {
+	hasName := created.Annotations[translate.AnnotationName] == pod.Name // NameOf does without the annotation
+	if p.isOf(pod.UID, created) && hasName && translate.NameOf(created) == translate.Key(pod) {
 		return nil
 	}
 	if err := p.deleteUnwanted(ctx, unwantedOf(created)); err != nil {
