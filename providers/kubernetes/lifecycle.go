@@ -209,6 +209,7 @@ func (p *Provider) find(ctx context.Context, namespace, name string, uid types.U
 		return nil, errdefs.NotFoundf("pod %s/%s is not in the remote cluster", namespace, name)
 	case err != nil:
 		return nil, errdefs.AsUnavailable(fmt.Errorf("cannot read the pod in the remote cluster: %v", err))
+	case uid != "" && p.restoreLabels(types.NamespacedName{Namespace: namespace, Name: name}, uid, found): // to be deleted, see confirm
 	case uid != "" && !p.isOf(uid, found), uid == "" && (!p.translate.Home.Owns(found) || translate.NameOf(found) != types.NamespacedName{Namespace: namespace, Name: name}):
 		return nil, errdefs.NotFoundf("pod %s/%s is not in the remote cluster, but another of that name", namespace, name)
 	}

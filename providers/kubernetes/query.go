@@ -36,9 +36,6 @@ func (p *Provider) GetPodByUID(ctx context.Context, namespace, name string, uid 
 		}
 	default:
 		remote, err = p.find(ctx, namespace, name, uid)
-		if last := p.unconfirmedPod(uid); last != nil && errdefs.IsNotFound(err) { // it may have lost its labels
-			remote, err = last, nil
-		}
 	}
 	if errdefs.IsNotFound(err) {
 		remote, err = p.standInFor(namespace, name, uid, err)

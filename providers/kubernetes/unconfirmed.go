@@ -3,6 +3,7 @@ package kubernetes
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -99,7 +100,6 @@ func (p *Provider) confirm(ctx context.Context, item workItem) error {
 		return fmt.Errorf("cannot confirm a remote pod that a list of its API server lacks: %w", err)
 	}
 	if p.renewUnconfirmed(uid, found) {
-		p.watchDeletion(found)
 		p.listWatch.relist() // the list was wrong
 		p.queue.AddAfter(item, confirmInterval)
 	}
@@ -116,6 +116,7 @@ func (p *Provider) renewUnconfirmed(uid types.UID, found *corev1.Pod) (still boo
 	p.mu.Unlock()
 	if still {
 		p.notifyStatus(found, p.status(found))
+		p.watchDeletion(found)
 	}
 	return still
 }
@@ -129,6 +130,43 @@ func (p *Provider) hasLostLabels(found *corev1.Pod, uid types.UID) bool {
 		}
 	}
 	return !p.isOf(uid, found)
+}
+
+// restoreLabels gives found, a remote pod that has lost its labels, those that it had, if it is
+// that of a home pod all the same, and reports that. If no watch has shown that it lost them,
+// it has the UID still, or a container that home shows; it is deleted from then on. One that
+// could be created again is left alone.
+func (p *Provider) restoreLabels(name types.NamespacedName, uid types.UID, found *corev1.Pod) bool {
+	if !p.hasLostLabels(found, uid) {
+		return false
+	}
+	if last := p.unconfirmedPod(uid); last != nil {
+		if last.UID != found.UID {
+			return false
+		}
+		found.Labels, found.Annotations = last.Labels, last.Annotations
+		return true
+	}
+	local := p.localPod(name, uid)
+	if local == nil || p.cfg.Evicted == Restart && translate.MayRestart(local, &found.Status) {
+		return false
+	}
+	if of := translate.UIDOf(found); of != uid && (of != "" || !shareContainer(&local.Status, &found.Status)) {
+		return false
+	}
+	for label, value := range p.translate.Home.LabelsOf(name.Namespace, uid) {
+		metav1.SetMetaDataLabel(&found.ObjectMeta, label, value)
+	}
+	metav1.SetMetaDataAnnotation(&found.ObjectMeta, translate.AnnotationName, name.Name)
+	p.confirmLater(found, true)
+	return true
+}
+
+// shareContainer reports whether two statuses have a container in common.
+func shareContainer(a, b *corev1.PodStatus) bool {
+	return slices.ContainsFunc(a.ContainerStatuses, func(c corev1.ContainerStatus) bool {
+		return c.ContainerID != "" && slices.ContainsFunc(b.ContainerStatuses, func(d corev1.ContainerStatus) bool { return c.ContainerID == d.ContainerID })
+	})
 }
 
 // deleteUnlabelled deletes a remote pod that has lost its labels, and runs on: the provider

@@ -2,6 +2,7 @@ package kubernetes
 
 import (
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -20,6 +21,7 @@ import (
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
 	"github.com/virtual-kubelet/virtual-kubelet/internal/fakeapi"
+	"github.com/virtual-kubelet/virtual-kubelet/providers/kubernetes/internal/translate"
 )
 
 // relists is a remote API server whose watches of pods can expire, and whose lists a
@@ -310,4 +312,97 @@ func TestOrphanHasItsGracePeriod(t *testing.T) {
 			t.Errorf("%v: listed are %+v", err, pods)
 		}
 	})
+}
+
+// A remote pod that has lost its labels, and whose node does not confirm that it has stopped,
+// is as one that has them: its pod fails, or that of a StatefulSet is deleted at home.
+func TestUnlabelledPodOfADeadRemoteNode(t *testing.T) {
+	for owner, phase := range map[string]corev1.PodPhase{"ReplicaSet": corev1.PodFailed, "StatefulSet": corev1.PodRunning} {
+		t.Run(owner, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				remote := newRemote()
+				r := newRig(t, "", remote)
+				pod := named("one")
+				pod.OwnerReferences = []metav1.OwnerReference{{Kind: owner, Name: "one", UID: "owner", Controller: ptr.To(true)}}
+				r.change(r.create(pod), running)
+				far := r.remotePod(pod)
+				far.Labels = nil
+				fakeapi.React(&remote.Fake, "delete", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
+					deletedThere(far)
+					return true, far, remote.Tracker().Update(corev1.SchemeGroupVersion.WithResource("pods"), far, far.Namespace)
+				})
+				r.change(far, func(*corev1.Pod) {})
+				time.Sleep(85 * time.Second)
+				if s := r.last(); s.Phase != corev1.PodRunning || strings.Contains(s.Message, deadlineMessage) {
+					t.Errorf("it is %+v while the remote one may still end", s)
+				}
+				time.Sleep(30 * time.Second)
+				if s := r.last(); s.Phase != phase {
+					t.Errorf("it is %+v", s)
+				}
+				recorded := false
+				for len(r.events.Events) > 0 {
+					recorded = strings.Contains(<-r.events.Events, "RemotePodLost") || recorded
+				}
+				if !recorded {
+					t.Error("no event reports it")
+				}
+				r.requests()
+				pod = pod.DeepCopy()
+				pod.DeletionTimestamp, pod.DeletionGracePeriodSeconds = ptr.To(metav1.Now()), ptr.To[int64](0)
+				r.setHomePod(pod)
+				if err := r.DeletePod(t.Context(), pod); err != nil || !slices.Contains(r.requests(), "delete pods") {
+					t.Errorf("it is not deleted there: %v", err)
+				}
+			})
+		})
+	}
+}
+
+// The same goes for one that has lost its labels while no provider ran, if it is known to be
+// the one of its pod.
+func TestRemotePodThatLostItsLabelsUnwatched(t *testing.T) {
+	shown := func(pod *corev1.Pod) {
+		running(pod)
+		pod.Status.ContainerStatuses[0].ContainerID = "containerd://one"
+	}
+	for what, c := range map[string]struct {
+		config  string
+		labels  map[string]string
+		shown   func(*corev1.Pod) // at home
+		deleted bool
+	}{
+		"all of them":               {shown: shown, deleted: true},
+		"all but that of its UID":   {shown: running, labels: map[string]string{translate.LabelUID: "uid-one"}, deleted: true},
+		"it is another pod's":       {shown: shown, labels: map[string]string{translate.LabelUID: "uid-two"}},
+		"another node's":            {shown: shown, labels: map[string]string{translate.LabelNode: "near"}},
+		"nothing of it is known":    {shown: running},
+		"it could be created again": {shown: shown, config: "evicted: restart\n"},
+	} {
+		t.Run(what, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				remote := newRemote()
+				before := newRig(t, c.config, remote)
+				pod := named("one")
+				before.change(before.create(pod), shown)
+				if err := before.Close(); err != nil {
+					t.Fatal(err)
+				}
+				before.change(before.remotePod(pod), func(pod *corev1.Pod) { pod.Labels = c.labels })
+				c.shown(pod)
+				r := newRig(t, c.config, remote, pod)
+				found, err := r.GetPodByUID(t.Context(), pod.Namespace, pod.Name, pod.UID)
+				if known := err == nil && found.Status.ContainerStatuses[0].State.Running != nil; known != c.deleted {
+					t.Errorf("it is known: %v, %v", known, err)
+				}
+				time.Sleep(10 * time.Second)
+				if asked := slices.Contains(r.requests(), "delete pods"); asked != c.deleted {
+					t.Errorf("it is deleted: %v", asked)
+				}
+				if s := r.last(); (s.Reason == "RemotePodDeleted") != c.deleted {
+					t.Errorf("then its pod is %+v", s)
+				}
+			})
+		})
+	}
 }
