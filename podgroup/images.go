@@ -4,6 +4,8 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/virtual-kubelet/virtual-kubelet/internal/imagename"
 )
 
 // images are those that a pod's unit was given last by this process. A list may be older, and a unit that
@@ -44,7 +46,7 @@ func (i *images) compare(pod *corev1.Pod, u *Unit) (differ []string, unsure bool
 		switch {
 		case !known:
 			unsure = unsure || u.Unknown
-		case normalizedImage(c.Image) != normalizedImage(image):
+		case imagename.Normalized(c.Image) != imagename.Normalized(image):
 			differ = append(differ, c.Name)
 			unsure = unsure || u.Unknown || found == nil
 		}

@@ -202,13 +202,3 @@ func (p *Provider) logins(ctx context.Context, pod *corev1.Pod) ([]Login, error)
 	}
 	return found, nil
 }
-
-// normalizedImage returns the name of an image with registry and tag, in case the service
-// reports it that way.
-func normalizedImage(image string) string {
-	name, err := reference.ParseNormalizedNamed(image)
-	if err != nil {
-		return image
-	}
-	return reference.TagNameOnly(name).String()
-}

@@ -5,12 +5,14 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/ptr"
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
+	"github.com/virtual-kubelet/virtual-kubelet/internal/imagename"
 	"github.com/virtual-kubelet/virtual-kubelet/log"
 )
 
@@ -114,13 +116,13 @@ func outdated(found, pod *corev1.Pod) bool {
 	return specOutdated(&found.Spec, &pod.Spec)
 }
 
-// specOutdated is outdated for what can change in the spec of a pod that runs.
+// specOutdated is outdated for what can change in the spec of a pod that runs. Resources mean nothing: a
+// provider may show what it sells, and an update may restart the containers.
 func specOutdated(found, spec *corev1.PodSpec) bool {
 	changed := func(found, wanted []corev1.Container) bool {
 		return slices.ContainsFunc(found, func(c corev1.Container) bool {
 			i := slices.IndexFunc(wanted, func(w corev1.Container) bool { return w.Name == c.Name })
-			return i >= 0 && (c.Image != "" && c.Image != wanted[i].Image ||
-				resized(c.Resources.Requests, wanted[i].Resources.Requests) || resized(c.Resources.Limits, wanted[i].Resources.Limits))
+			return i >= 0 && otherImage(c.Image, wanted[i].Image)
 		})
 	}
 	return changed(found.Containers, spec.Containers) || changed(found.InitContainers, spec.InitContainers) ||
@@ -128,13 +130,11 @@ func specOutdated(found, spec *corev1.PodSpec) bool {
 		found.ActiveDeadlineSeconds != nil && !ptr.Equal(found.ActiveDeadlineSeconds, spec.ActiveDeadlineSeconds)
 }
 
-func resized(found, wanted corev1.ResourceList) bool {
-	for name, quantity := range wanted {
-		if has, ok := found[name]; len(found) > 0 && (!ok || !has.Equal(quantity)) {
-			return true
-		}
-	}
-	return false
+// otherImage reports whether a container surely has another image than the one that is wanted. One that is
+// shown by its digest may be what the tag meant when it was pulled.
+func otherImage(found, wanted string) bool {
+	return found != "" && !strings.HasPrefix(found, "sha256:") && strings.Contains(found, "@") == strings.Contains(wanted, "@") &&
+		imagename.Normalized(found) != imagename.Normalized(wanted)
 }
 
 func lacks(m, wanted map[string]string) bool {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
@@ -86,6 +87,22 @@ func TestOutdated(t *testing.T) {
 			p.Annotations = map[string]string{"n": "1"}
 		}}, change...)...)
 	}
+	digest := "sha256:" + strings.Repeat("0", 63)
+	showing := func(image string) func(*corev1.Pod) { // without a generation
+		return func(p *corev1.Pod) { p.Generation, p.Spec.Containers[0].Image = 0, image }
+	}
+	requesting := func(cpu, memory string) func(*corev1.Pod) {
+		return func(p *corev1.Pod) {
+			list := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu)}
+			if memory != "" {
+				list[corev1.ResourceMemory] = resource.MustParse(memory)
+			}
+			p.Generation, p.Spec.Containers[0].Resources = 0, corev1.ResourceRequirements{Requests: list, Limits: list}
+		}
+	}
+	ending := func(after int64) func(*corev1.Pod) {
+		return func(p *corev1.Pod) { p.Generation, p.Spec.ActiveDeadlineSeconds = 0, &after }
+	}
 	for name, tc := range map[string]struct {
 		found, pod *corev1.Pod
 		want       bool
@@ -108,6 +125,19 @@ func TestOutdated(t *testing.T) {
 		"names of containers are shown": {pod(func(p *corev1.Pod) { p.Generation, p.Spec.Containers[0].Image = 0, "" }), pod(func(p *corev1.Pod) {
 			p.Spec.Containers[0].Resources.Limits, p.Spec.ActiveDeadlineSeconds = corev1.ResourceList{corev1.ResourceCPU: {}}, ptr.To[int64](60)
 		}), false},
+		"another image":                  {pod(showing("nginx:2")), pod(showing("nginx:3")), true},
+		"an image with registry and tag": {pod(showing("docker.io/library/nginx:latest")), pod(showing("nginx")), false},
+		"another with registry and tag":  {pod(showing("docker.io/library/nginx:1")), pod(showing("nginx")), true},
+		"an image by digest":             {pod(showing("nginx@" + digest + "1")), pod(showing("nginx:1")), false},
+		"an image by ID":                 {pod(showing(digest + "1")), pod(showing("nginx@" + digest + "2")), false},
+		"by digest where it has a tag":   {pod(showing("docker.io/library/nginx@" + digest + "1")), pod(showing("nginx:1@" + digest + "1")), false},
+		"another digest":                 {pod(showing("nginx@" + digest + "1")), pod(showing("nginx@" + digest + "2")), true},
+		"resources as they are sold":     {pod(requesting("1", "2Gi")), pod(requesting("900m", "1500Mi")), false},
+		"a resource is left out":         {pod(requesting("1", "")), pod(requesting("1", "1Gi")), false},
+		"another deadline":               {pod(ending(60)), pod(ending(50)), true},
+		"an ephemeral container": {pod(showing("nginx")), pod(func(p *corev1.Pod) {
+			p.Generation, p.Spec.EphemeralContainers = 0, make([]corev1.EphemeralContainer, 1)
+		}), true},
 		"a container of its own": {pod(func(p *corev1.Pod) {
 			p.Generation, p.Spec.Containers = 0, append(p.Spec.Containers, corev1.Container{Name: "sidecar", Image: "proxy"})
 		}), pod(), false},

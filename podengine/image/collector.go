@@ -12,6 +12,7 @@ import (
 	cri "k8s.io/cri-api/pkg/apis"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/virtual-kubelet/virtual-kubelet/internal/imagename"
 	"github.com/virtual-kubelet/virtual-kubelet/log"
 )
 
@@ -167,7 +168,7 @@ func (c *Collector) used(ctx context.Context) (map[string]bool, error) {
 	add := func(names ...string) {
 		for _, name := range names {
 			if name != "" {
-				used[name], used[normalized(name)] = true, true
+				used[name], used[imagename.Normalized(name)] = true, true
 			}
 		}
 	}

@@ -44,16 +44,3 @@ func (n name) policy(p corev1.PullPolicy) corev1.PullPolicy {
 		return corev1.PullIfNotPresent
 	}
 }
-
-// normalized is how the runtime names an image, so that names can be compared:
-// by its digest if it has one, or else by its tag. What is no name stays as it is.
-func normalized(image string) string {
-	named, err := reference.ParseNormalizedNamed(image)
-	if err != nil {
-		return image
-	}
-	if digested, ok := named.(reference.Digested); ok {
-		return named.Name() + "@" + digested.Digest().String()
-	}
-	return reference.TagNameOnly(named).String()
-}

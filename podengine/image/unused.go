@@ -5,6 +5,8 @@ import (
 	"time"
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/virtual-kubelet/virtual-kubelet/internal/imagename"
 )
 
 // seen is when an image was first seen, and last seen in use. Of one that was
@@ -31,7 +33,7 @@ func observe(before map[string]seen, images []*runtimeapi.Image, used map[string
 // isUsed reports whether an image is one of those in use, by any of its names.
 func isUsed(image *runtimeapi.Image, used map[string]bool) bool {
 	return used[image.Id] || slices.ContainsFunc(slices.Concat(image.RepoTags, image.RepoDigests), func(name string) bool {
-		return used[name] || used[normalized(name)]
+		return used[name] || used[imagename.Normalized(name)]
 	})
 }
 
