@@ -216,27 +216,28 @@ func failedCreate(pod *corev1.Pod, err error) *corev1.PodStatus {
 	}
 	status.Reason = meaning.PodReason
 	status.Message = err.Error()
-	status.ContainerStatuses = nil // they show the pod as waiting for its configuration
-	if status.Phase == corev1.PodPending {
-		status.ContainerStatuses = createdContainers(pod, meaning.PodReason)
+	if status.Phase == corev1.PodPending && createdBefore(pod) {
+		holdContainers(status, meaning.PodReason)
+	} else {
+		status.ContainerStatuses = nil // they show the pod as waiting for its configuration
 	}
 	return status
 }
 
-// createdContainers returns the containers of a pod that was created before, those that wait as waiting
-// for reason; nil of another pod. A provider may know by them what it has created, and so does another
-// process.
-func createdContainers(pod *corev1.Pod, reason string) []corev1.ContainerStatus {
-	if !createdBefore(pod) {
-		return nil
-	}
-	containers := pod.Status.DeepCopy().ContainerStatuses
-	for i := range containers {
-		if waiting := containers[i].State.Waiting; waiting != nil {
-			waiting.Reason = reason
+// holdContainers shows the containers of a pod that was created before, and is to be created again, as waiting
+// for reason. A provider may know by the rest of their statuses what it has created, and so does another process.
+func holdContainers(status *corev1.PodStatus, reason string) {
+	for _, containers := range [][]corev1.ContainerStatus{status.InitContainerStatuses, status.ContainerStatuses} {
+		for i := range containers {
+			switch c := &containers[i]; {
+			case c.State.Waiting != nil:
+				c.State.Waiting.Reason = reason
+			case c.State.Terminated == nil: // the API refuses that one which has ended for good waits
+				c.State = corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason}}
+				c.Ready, c.Started = false, new(bool)
+			}
 		}
 	}
-	return containers
 }
 
 // createdBefore reports whether the status of a pod that this process sees for the first
@@ -267,7 +268,7 @@ func explainsFailure(status *corev1.PodStatus) bool {
 // nowCreated returns the status of a pod that was created after all, from one that says why it was not.
 func nowCreated(status *corev1.PodStatus) *corev1.PodStatus {
 	status = status.DeepCopy()
-	status.Reason, status.Message, status.ContainerStatuses = "", "", nil
+	status.Reason, status.Message, status.InitContainerStatuses, status.ContainerStatuses = "", "", nil, nil
 	return status
 }
 
@@ -281,10 +282,12 @@ func waitingForConfig(pod *corev1.Pod, err error) *corev1.PodStatus {
 	status := pod.Status.DeepCopy()
 	status.Phase = corev1.PodPending
 	status.Reason, status.Message = "", ""
-	if status.ContainerStatuses = createdContainers(pod, reasonConfigError); len(status.ContainerStatuses) > 0 {
+	if createdBefore(pod) && len(status.ContainerStatuses) > 0 {
 		status.Reason, status.Message = reasonConfigError, err.Error()
+		holdContainers(status, reasonConfigError)
 		return status
 	}
+	status.ContainerStatuses = nil
 	for i := range pod.Spec.Containers {
 		container := &pod.Spec.Containers[i]
 		status.ContainerStatuses = append(status.ContainerStatuses, corev1.ContainerStatus{

@@ -273,21 +273,29 @@ func TestWaitingForConfig(t *testing.T) {
 	want(t, "waiting", *waiting, corev1.ContainerStateWaiting{Reason: "CreateContainerConfigError", Message: "no map"})
 }
 
-// What a provider has shown of a pod that was created before stays until it is created again, or fails: the
-// provider may know by it what it has created, and the next process that the pod was created.
+// What a provider has shown of a pod that was created before stays until it is created again, or fails, but that
+// its containers run: the provider may know by it what it has created, and the next process that the pod was created.
 func TestPodThatWasCreatedBeforeCannotBeCreated(t *testing.T) {
-	start := at(-60)
+	start, started := at(-60), true
 	pod := aPod("web")
+	running := corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: start}}
 	pod.Status = corev1.PodStatus{Phase: corev1.PodPending, StartTime: &start, ContainerStatuses: []corev1.ContainerStatus{
 		{Name: "main", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ContainerCreating", Message: "(unit 1)"}}},
-	}}
+		{Name: "ran", State: running, ContainerID: "x://1", Ready: true, Started: &started},
+		{Name: "ended", State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ContainerID: "x://2"}}, ContainerID: "x://2"},
+	}, InitContainerStatuses: []corev1.ContainerStatus{{Name: "sidecar", State: running, Ready: true, Started: &started}}}
 	noQuota := func(pod *corev1.Pod) *corev1.PodStatus { return failedCreate(pod, errors.New("no quota")) }
 	noMap := func(pod *corev1.Pod) *corev1.PodStatus { return waitingForConfig(pod, errors.New("no map")) }
 	for _, status := range []func(*corev1.Pod) *corev1.PodStatus{noQuota, noMap, noMap, noQuota, noQuota} {
 		pod = &corev1.Pod{ObjectMeta: pod.ObjectMeta, Spec: pod.Spec, Status: *status(pod)}
 		want(t, "created before", createdBefore(pod), true)
 		want(t, "says why it is not created", explainsFailure(&pod.Status) && pod.Status.Message != "", true)
-		want(t, "containers", len(pod.Status.ContainerStatuses), 1)
+		containers := pod.Status.ContainerStatuses
+		want(t, "containers", len(containers), 3)
+		reason := corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: pod.Status.Reason}}
+		want(t, "what ran", containers[1], corev1.ContainerStatus{Name: "ran", State: reason, ContainerID: "x://1", Started: new(bool)})
+		want(t, "a sidecar", pod.Status.InitContainerStatuses[0], corev1.ContainerStatus{Name: "sidecar", State: reason, Started: new(bool)})
+		want(t, "what has ended stays, as the API requires", containers[2].State.Terminated != nil, true)
 		want(t, "waiting", *pod.Status.ContainerStatuses[0].State.Waiting, corev1.ContainerStateWaiting{Reason: pod.Status.Reason, Message: "(unit 1)"})
 	}
 	want(t, "containers once it has failed", len(failedCreate(pod, errdefs.AsPermanent(errors.New("gone"))).ContainerStatuses), 0)
