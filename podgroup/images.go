@@ -53,3 +53,23 @@ func (i *images) compare(pod *corev1.Pod, u *Unit) (differ []string, unsure bool
 	}
 	return differ, unsure
 }
+
+// showImages shows in the pod of a unit the images that the unit has, if they are others and can be updated. That
+// has no generation then: the controller, which may just have begun, compares the images.
+func (p *Provider) showImages(pod *corev1.Pod, u *Unit) {
+	if _, ok := p.backend.(Updater); !ok {
+		return
+	}
+	var state renewal
+	p.renewals.update(pod.UID, func(known *renewal) { state = *known })
+	compared := *u
+	differ, _ := state.images.compare(pod, &compared)
+	for _, containers := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
+		for i := range containers {
+			if c := &containers[i]; slices.Contains(differ, c.Name) {
+				c.Image, _ = state.images.of(u, c.Name)
+				pod.Generation, pod.Status.ObservedGeneration = 0, 0
+			}
+		}
+	}
+}

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
+	"github.com/virtual-kubelet/virtual-kubelet/internal/fakeapi"
 	"github.com/virtual-kubelet/virtual-kubelet/node/nodeutil"
 	"github.com/virtual-kubelet/virtual-kubelet/podgroup"
 	"github.com/virtual-kubelet/virtual-kubelet/podgroup/grouptest"
@@ -114,4 +115,34 @@ func TestImageOfAUnitOfUnknownState(t *testing.T) {
 			t.Errorf("the update returns %v", err)
 		}
 	})
+}
+
+// A new image that the pod gets while no agent runs is applied once one does, also where the API does not tell
+// by a generation that something has changed; a name of the same image is not.
+func TestImageOfAPodThatChangesWhileTheAgentIsAway(t *testing.T) {
+	for name, without := range map[string]func(*fakeapi.API){
+		"all":                     func(*fakeapi.API) {},
+		"no generations":          func(api *fakeapi.API) { api.NoGenerations = true },
+		"no observed generations": func(api *fakeapi.API) { api.NoObservedGenerations = true },
+	} {
+		t.Run(name, func(t *testing.T) {
+			withAgents(t, func(t *testing.T, a *agent) {
+				without(a.api)
+				pod := grouptest.NewPod("web")
+				pod.Generation = 0 // that is the API's
+				a.add(pod)
+				a.wait(time.Minute, "after the creation", "[Running:1]")
+				for i, image := range []string{"docker.io/library/busybox:1", "busybox:2"} {
+					a.stop()
+					a.api.ChangePod("web", func(pod *corev1.Pod) { pod.Spec.Containers[0].Image = image })
+					a.start()
+					a.wait(time.Minute, "after a restart", "[Running:1]")
+					wantImage(t, a.world, "web", []string{"busybox:1", "busybox:2"}[i])
+				}
+				if n := a.world.Calls(string(podgroup.ActionUpdate)); n != 1 {
+					t.Errorf("there were %d updates", n)
+				}
+			})
+		})
+	}
 }

@@ -484,5 +484,6 @@ func (p *Provider) pod(u *Unit) (pod *corev1.Pod, known bool) {
 		}
 	}
 	pod.Status = p.statuses.status(pod, u, p.infeasible(pod), metav1.Now())
+	p.showImages(pod, u)
 	return pod, known
 }
