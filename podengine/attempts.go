@@ -167,6 +167,16 @@ func (e *Engine) rebooted(a attempt) bool {
 	return a.Boot != "" && e.cfg.Boot != "" && a.Boot != e.cfg.Boot
 }
 
+// startedSinceBoot reports whether a container of the pod was started since the machine was booted.
+func (w *worker) startedSinceBoot() bool {
+	for _, a := range w.desiredState().attempts {
+		if !w.engine.rebooted(a) {
+			return true
+		}
+	}
+	return false
+}
+
 // lost is the end of an attempt that the runtime has forgotten.
 func (w *worker) lost(m missed) *container {
 	log.G(w.engine.ctx).WithFields(log.Fields{"uid": string(w.pod.UID), "container": m.name, "id": m.ID}).
@@ -192,11 +202,7 @@ func (w *worker) vanished(v *runtimeView, now time.Time) time.Time {
 		w.absent.hadSandbox, w.absent.sandboxSince = true, time.Time{}
 		return time.Time{}
 	}
-	had := w.absent.hadSandbox
-	for _, a := range w.desiredState().attempts {
-		had = had || !w.engine.rebooted(a)
-	}
-	if !had {
+	if !w.absent.hadSandbox && !w.startedSinceBoot() {
 		return time.Time{}
 	}
 	if w.absent.sandboxSince.IsZero() {

@@ -25,6 +25,18 @@ func (f *fakeRuntime) forget() {
 	clear(f.boxes)
 }
 
+// reboot has all that ran end, as the machine is booted.
+func (f *fakeRuntime) reboot() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, c := range f.containers {
+		f.end(c, 137)
+	}
+	for _, box := range f.boxes {
+		box.State = runtimeapi.PodSandboxState_SANDBOX_NOTREADY
+	}
+}
+
 // hide has the runtime answer empty lists until the function that it returns is
 // called, while all that runs runs on.
 func (f *fakeRuntime) hide() (show func()) {

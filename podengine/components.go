@@ -14,6 +14,7 @@ import (
 func (e *Engine) makeComponents() (err error) {
 	options := volume.Options{
 		Root:            e.cfg.Root,
+		Boot:            e.cfg.Boot,
 		Objects:         e.cfg.Objects,
 		Tokens:          e.cfg.Tokens,
 		Claims:          e.cfg.Claims,

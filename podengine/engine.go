@@ -34,8 +34,8 @@ import (
 
 // Config configures an Engine.
 type Config struct {
-	// Boot identifies the run of the machine since it was booted, if it is not
-	// empty: containers of an earlier one do not run any more.
+	// Boot identifies the run of the machine since it was booted, by a name that a file
+	// can have, if it is not empty: containers of an earlier one do not run any more.
 	Boot string
 	// Node is what the configuration of sandboxes and containers depends on.
 	// Its Name, the node's, and its LogRoot are required.

@@ -142,7 +142,7 @@ func (w *worker) sandboxConfig(ctx context.Context, pod *corev1.Pod, attempt uin
 func (w *worker) prepareVolumes(ctx context.Context, pod *corev1.Pod, seen *runtimeView) error {
 	ctx, span := startSpan(ctx, "prepareVolumes", pod)
 	prepare := w.engine.volumes.Prepare
-	if seen.sandbox() != nil { // it was made when all of them were there
+	if seen.sandbox() != nil && w.startedSinceBoot() { // it was made when all of them were there
 		prepare = w.engine.volumes.Restore
 	}
 	err := prepare(ctx, pod)

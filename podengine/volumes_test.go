@@ -146,6 +146,7 @@ func TestLocalVolumesAfterARestart(t *testing.T) {
 		}
 	}
 	inBubbleWith(t, func(r *rig) {
+		r.cfg.Boot = "one"
 		r.cfg.Claims = oneLocalVolume{dir}
 		r.cfg.AllowHostPath = func(volume.HostAccess) error { return nil }
 	}, func(r *rig) {
@@ -165,6 +166,13 @@ func TestLocalVolumesAfterARestart(t *testing.T) {
 		r.restart(time.Minute)
 		r.wantState(pod, "Running a=ready")
 		want("after a restart", 0o600)
+		r.end()
+		r.runtime.reboot()
+		r.cfg.Boot = "two"
+		r.begin()
+		r.after(time.Minute)
+		r.wantState(pod, "Running a=ready#1")
+		want("after a boot", 0o660)
 		r.delete(pod, 1)
 		r.after(time.Minute)
 		r.wantGone(pod)

@@ -46,7 +46,7 @@ func (m *Manager) setUpLocal(ctx context.Context, pod *corev1.Pod, v *corev1.Vol
 	if !isElement(found.persistentVolume) {
 		return permanentf("%q is no name of a persistentvolume", found.persistentVolume)
 	}
-	own := filepath.Join(podDir, volumesDir, localDir, found.persistentVolume)
+	own := m.localMark(podDir, found.persistentVolume)
 	if _, err := os.Lstat(own); err == nil {
 		return nil
 	}
@@ -67,11 +67,17 @@ func (m *Manager) setUpLocal(ctx context.Context, pod *corev1.Pod, v *corev1.Vol
 	return errors.Join(os.MkdirAll(podDir, podMode), os.MkdirAll(own, innerMode))
 }
 
+// localMark is the directory that says that a pod has a local volume, since the machine was booted: as
+// with a kubelet's mount, a pod gets the volume anew after that, which may be another disk by then.
+func (m *Manager) localMark(podDir, persistentVolume string) string {
+	return filepath.Join(podDir, volumesDir, localDir, persistentVolume, m.opts.Boot)
+}
+
 // hasLocal reports whether any pod has a local volume.
 func (m *Manager) hasLocal(persistentVolume string) bool {
 	pods, _ := os.ReadDir(m.pods)
 	return slices.ContainsFunc(pods, func(pod fs.DirEntry) bool {
-		_, err := os.Lstat(filepath.Join(m.pods, pod.Name(), volumesDir, localDir, persistentVolume))
+		_, err := os.Lstat(m.localMark(filepath.Join(m.pods, pod.Name()), persistentVolume))
 		return err == nil
 	})
 }

@@ -75,6 +75,31 @@ func TestLocalVolumesGetTheGroupOnce(t *testing.T) {
 	expect(t, "the file for the next pod", ls(t, r.file), "0660 5:2000")
 }
 
+// A volume on a disk that is made anew when the machine boots is the group's again.
+func TestLocalVolumesGetTheGroupAgainAfterABoot(t *testing.T) {
+	needRoot(t)
+	r := newLocalRig(t)
+	boot := func(id string) {
+		r.opts.Boot = id
+		r.restart(t)
+	}
+	boot("one")
+	first, second := r.pod(t, "uid-1", 2000), r.pod(t, "uid-2", 2000)
+	r.prepare(t, first)
+	r.prepare(t, second)
+	expectError(t, errors.Join(os.RemoveAll(r.dir), os.Mkdir(r.dir, 0o755)), "")
+	boot("one")
+	r.prepare(t, first)
+	expect(t, "the volume after a restart", ls(t, r.dir), "0755 0:0")
+	boot("two")
+	r.prepare(t, first)
+	expect(t, "the volume after a boot", ls(t, r.dir), "2775 0:2000")
+	write(t, r.file, "x")
+	r.giveAway(t, 5)
+	r.prepare(t, second)
+	expect(t, "the file, for the second pod", ls(t, r.file), "0600 5:5")
+}
+
 // A pod whose volume others have gets it as it is, as from a kubelet.
 func TestLocalVolumesOfSeveralPods(t *testing.T) {
 	needRoot(t)

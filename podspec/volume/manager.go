@@ -23,6 +23,9 @@ import (
 type Options struct {
 	// Root is where volumes are kept, below pods/UID/volumes.
 	Root string
+	// Boot identifies the run of the machine since it was booted, by a name that a file can have; it
+	// may be empty. What local volumes are given once, they are given once in each run.
+	Boot string
 	// Objects has the ConfigMaps and Secrets. Its owner sets which
 	// pods the node has (Follow, Forget); a pod controller does.
 	Objects node.ObjectSource

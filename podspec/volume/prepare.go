@@ -44,8 +44,8 @@ func (m *Manager) Prepare(ctx context.Context, pod *corev1.Pod) error {
 	return err
 }
 
-// Restore is Prepare for a pod that has had its volumes, by an earlier process: it has a sandbox. Its
-// local volumes stay as its containers left them, though that process, of an earlier version, did not
+// Restore is Prepare for a pod that has had its volumes since the machine was booted, by an earlier process:
+// it has a sandbox. Its local volumes stay as its containers left them, though that process, of an earlier version, did not
 // record that the pod has them.
 func (m *Manager) Restore(ctx context.Context, pod *corev1.Pod) error {
 	m.recordReferences(pod)
