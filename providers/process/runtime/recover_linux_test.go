@@ -12,6 +12,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/virtual-kubelet/virtual-kubelet/providers/process/runtime"
+	"github.com/virtual-kubelet/virtual-kubelet/providers/process/runtime/internal/procfs"
 	"github.com/virtual-kubelet/virtual-kubelet/providers/process/runtime/internal/shim"
 )
 
@@ -97,6 +98,25 @@ func TestRecordsThatFailToBeRead(t *testing.T) {
 		}
 		n.open()
 		if s := n.status(id); s.State != runtimeapi.ContainerState_CONTAINER_RUNNING || !alive(pid) {
+			t.Errorf("the container is %v", s)
+		}
+	})
+}
+
+// Nor does it while there is a runtime: that takes the container's end as soon as it can be read.
+func TestEndsThatFailToBeRead(t *testing.T) {
+	each(t, func(t *testing.T, n *node) {
+		logged := n.reopenLogged()
+		id := n.start(sh("exec sleep 1000"))
+		dir, started := filepath.Join(n.cfg.Root, "containers", id), n.started(id)
+		exit := filepath.Join(dir, shim.ExitFile)
+		must(t, os.Mkdir(exit, 0o700))
+		must(t, procfs.Kill(started.ShimPID, started.ShimStart, unix.SIGKILL))
+		eventually(t, "a warning", func() bool { return strings.Contains(logged.String(), exit) })
+		_ = procfs.Kill(started.PID, started.Start, unix.SIGKILL)
+		must(t, shim.WriteRecord(dir, "true", shim.Exit{Code: 7, Time: time.Now()}))
+		must(t, unix.Renameat2(unix.AT_FDCWD, filepath.Join(dir, "true"), unix.AT_FDCWD, exit, unix.RENAME_EXCHANGE))
+		if s := n.ended(id); s.ExitCode != 7 {
 			t.Errorf("the container is %v", s)
 		}
 	})

@@ -24,12 +24,14 @@ func (r *Runtime) supervise(c *container, report *report) {
 	for pause := time.Millisecond; r.ctx.Err() == nil; pause = min(2*pause, 100*time.Millisecond) {
 		lock, err := shim.Lock(c.dir)
 		if err == nil || errors.Is(err, os.ErrNotExist) && !c.shimAlive() {
-			r.conclude(c)
+			err = r.conclude(c)
 			_ = lock.Close()
-			break
+			if err == nil {
+				break
+			}
 		}
 		if !errors.Is(err, shim.ErrRuns) && !errors.Is(err, os.ErrNotExist) {
-			r.logger.WithError(err).WithField("container", c.id).Error("cannot see whether a container's shim runs; trying again")
+			r.logger.WithError(err).WithField("container", c.id).Error("cannot see whether a container's shim runs, or how it ended; trying again")
 		}
 		if r.watch(c) {
 			pause = time.Millisecond
@@ -82,17 +84,21 @@ func (r *Runtime) markStarted(c *container) {
 }
 
 // conclude takes over how a container ended, whose shim is gone. One that was
-// not written down ended with its shim: what it left is killed.
+// not written down ended with its shim: what it left is killed. It is an error if
+// the end may be written down, and fails to be read.
 //
 // The container's lock is held, so that nothing is started meanwhile, unless
 // somebody has removed its directory.
-func (r *Runtime) conclude(c *container) {
+func (r *Runtime) conclude(c *container) error {
 	var exit shim.Exit
 	err := shim.ReadRecord(c.dir, shim.ExitFile, &exit)
+	if isUnread(err) {
+		return err
+	}
 	if err == nil {
 		r.adoptStart(c)
 		r.setExit(c, exit)
-		return
+		return nil
 	}
 	if !errors.Is(err, os.ErrNotExist) {
 		r.logger.WithError(err).WithField("container", c.id).Error("cannot read how a container ended")
@@ -100,12 +106,13 @@ func (r *Runtime) conclude(c *container) {
 	r.adoptStart(c)
 	if !r.killLeftovers(c) {
 		// Closed meanwhile: the next runtime does it.
-		return
+		return nil
 	}
 	r.end(c, shim.Exit{
 		Code: 137, Signal: int(unix.SIGKILL), Reason: shim.ReasonUnknown, Time: time.Now(),
 		Message: "the container's shim ended without a word on how the container did; what was left of it was killed",
 	})
+	return nil
 }
 
 // adoptStart reads what was started, and reports whether something was.
