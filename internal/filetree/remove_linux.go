@@ -1,6 +1,7 @@
 package filetree
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -28,7 +29,10 @@ var errMounted = errors.New("is on another file system: unmount it, it is not re
 // error, and stays. A directory whose owner, who may be our own user, has taken away
 // rights gets them back. What somebody else removes meanwhile is not missed. name is
 // one element.
-func Remove(dir, name string) error {
+func Remove(dir, name string) error { return RemoveUntil(context.Background(), dir, name) }
+
+// RemoveUntil is Remove until ctx ends, which is an error unless nothing is left.
+func RemoveUntil(ctx context.Context, dir, name string) error {
 	fd, err := unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if errors.Is(err, unix.ENOENT) {
 		return nil
@@ -43,7 +47,7 @@ func Remove(dir, name string) error {
 	}
 	r := &remover{device: id.device}
 	defer r.close()
-	if err := r.remove(&level{fd: fd, id: id}, name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := r.remove(ctx, &level{fd: fd, id: id}, name); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("remove %s: %w", dir+"/"+name, err)
 	}
 	return nil
@@ -84,7 +88,7 @@ func (r *remover) close() {
 
 // remove removes an entry of a directory, without recursion: a tree may be deeper
 // than any stack of calls should be.
-func (r *remover) remove(parent *level, name string) error {
+func (r *remover) remove(ctx context.Context, parent *level, name string) error {
 	done, err := r.tryUnlink(parent.fd, name)
 	if err != nil || done {
 		return err
@@ -93,6 +97,9 @@ func (r *remover) remove(parent *level, name string) error {
 		return err
 	}
 	for len(r.levels) > 0 {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
 		current := &r.levels[len(r.levels)-1]
 		entry, err := r.next(current)
 		if err != nil {

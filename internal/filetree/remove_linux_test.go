@@ -1,6 +1,7 @@
 package filetree
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -77,6 +78,23 @@ func TestRemoveWide(t *testing.T) {
 	if grown := int64(after.HeapSys) - int64(before.HeapSys); grown > 8<<20 {
 		t.Errorf("the heap has grown by %d bytes", grown)
 	}
+	isGone(t, dir+"/tree")
+}
+
+// A removal ends with its context, and another one goes on.
+func TestRemoveUntil(t *testing.T) {
+	dir := t.TempDir()
+	must(t, os.Mkdir(dir+"/tree", 0o755))
+	deepen(t, dir+"/tree", 100)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := RemoveUntil(ctx, dir, "tree"); !errors.Is(err, context.Canceled) {
+		t.Errorf("%v", err)
+	}
+	if _, err := os.Stat(dir + "/tree/d"); err != nil {
+		t.Error(err)
+	}
+	must(t, RemoveUntil(t.Context(), dir, "tree"))
 	isGone(t, dir+"/tree")
 }
 

@@ -4,9 +4,11 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
+	"github.com/virtual-kubelet/virtual-kubelet/internal/filetree"
 	"github.com/virtual-kubelet/virtual-kubelet/log"
 	"github.com/virtual-kubelet/virtual-kubelet/providers/process/runtime/internal/shim"
 )
@@ -16,7 +18,7 @@ const recoverTime = 10 * time.Second
 
 // recover restores what is on disk.
 func (r *Runtime) recover() error {
-	err := r.readAll("sandboxes", func(dir string) error {
+	sandboxes, err := r.readAll("sandboxes", func(dir string) error {
 		box, err := r.readSandbox(dir)
 		if err != nil {
 			return r.putAside(dir, err)
@@ -29,26 +31,27 @@ func (r *Runtime) recover() error {
 	if err != nil {
 		return err
 	}
-	if err := r.readAll("containers", r.recoverContainer); err != nil {
+	containers, err := r.readAll("containers", r.recoverContainer)
+	if err != nil {
 		return err
 	}
 	r.resume()
 	r.collectStranded()
 	r.collectShared()
+	r.spawn(func() { r.removeRest(slices.Concat(sandboxes, containers)) })
 	r.logger.WithFields(log.Fields{"sandboxes": len(r.sandboxes), "containers": len(r.containers)}).Info("Adopted containers of an earlier process")
 	return nil
 }
 
 // readAll reads each directory of a directory. What was not whole yet, or not gone yet,
-// has a name with a dot, and goes in the background: it may be much, and nothing needs
-// its place.
-func (r *Runtime) readAll(kind string, read func(dir string) error) error {
+// has a name with a dot, and is the rest, which goes in the background: it may be much,
+// and nothing needs its place.
+func (r *Runtime) readAll(kind string, read func(dir string) error) (rest []string, err error) {
 	parent := filepath.Join(r.cfg.Root, kind)
 	entries, err := os.ReadDir(parent)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	var rest []string
 	for _, e := range entries {
 		dir := filepath.Join(parent, e.Name())
 		if strings.HasPrefix(e.Name(), ".") {
@@ -56,20 +59,20 @@ func (r *Runtime) readAll(kind string, read func(dir string) error) error {
 			continue
 		}
 		if err := read(dir); err != nil {
-			return err
+			return nil, err
 		}
 	}
-	r.spawn(func() { r.removeRest(rest) })
-	return nil
+	return rest, nil
 }
 
-// removeRest removes what an earlier runtime has not.
+// removeRest removes what an earlier runtime has not, until Close.
 func (r *Runtime) removeRest(dirs []string) {
 	for _, dir := range dirs {
+		err := filetree.RemoveUntil(r.ctx, filepath.Dir(dir), filepath.Base(dir))
 		if r.ctx.Err() != nil {
 			return
 		}
-		if err := removeAll(dir); err != nil {
+		if err != nil {
 			r.logger.WithError(err).Warn("Cannot remove what is left of a sandbox or container; the next start tries again")
 		}
 	}

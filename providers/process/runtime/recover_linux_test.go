@@ -82,6 +82,8 @@ func TestRecordsThatFailToBeRead(t *testing.T) {
 		id := n.start(sh("exec sleep 1000"))
 		pid, box := n.started(id).PID, n.sandboxOf(id)
 		must(t, n.Close(ctx))
+		rest := filepath.Join(n.cfg.Root, "sandboxes", ".old-x")
+		must(t, os.Mkdir(rest, 0o700))
 		for _, path := range []string{
 			filepath.Join("containers", id, "container.json"), filepath.Join("containers", id, shim.SpecFile), filepath.Join("containers", id, shim.ExitFile),
 			filepath.Join("sandboxes", box, "sandbox.json"), "images.json", "users.json",
@@ -95,6 +97,9 @@ func TestRecordsThatFailToBeRead(t *testing.T) {
 			}
 			_ = os.Remove(path)
 			_ = os.Rename(path+".away", path)
+		}
+		if _, err := os.Stat(rest); err != nil {
+			t.Errorf("%v: there is nothing to wait for while there is no runtime", err)
 		}
 		n.open()
 		if s := n.status(id); s.State != runtimeapi.ContainerState_CONTAINER_RUNNING || !alive(pid) {
