@@ -23,6 +23,10 @@ const (
 // settable are the bits of a mode that can be set.
 const settable = fs.ModePerm | fs.ModeSetuid | fs.ModeSetgid | fs.ModeSticky
 
+// longestPath is how long a path in a volume may be that is given to a group, as for a kubelet: in one
+// that a pod has made far deeper, each level takes longer than the one above.
+const longestPath = 4096
+
 // SetGroup gives what is in dir, and dir itself, to a group, as an fsGroup
 // demands: the group may read and write files, and what is made in directories
 // is the group's, too. Symbolic links are not followed. It ends with ctx.
@@ -51,6 +55,9 @@ func SetGroup(ctx context.Context, dir string, group int64, policy *corev1.PodFS
 func setGroups(ctx context.Context, root *os.Root, name string, group int) error {
 	if err := ctx.Err(); err != nil {
 		return err
+	}
+	if len(name) > longestPath {
+		return fmt.Errorf("a path in it is longer than %d bytes", longestPath)
 	}
 	info, err := root.Lstat(name)
 	if err == nil && info.IsDir() {

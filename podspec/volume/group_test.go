@@ -3,6 +3,7 @@ package volume
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -53,4 +54,22 @@ func TestSetGroup(t *testing.T) {
 	set(2001, ptr.To(corev1.FSGroupChangeOnRootMismatch))
 	expect(t, "the volume, if the group could not write", ls(t, dir), "2770 0:2001")
 	expectError(t, SetGroup(t.Context(), filepath.Join(dir, "none"), 1, nil), "apply fsGroup 1: ")
+}
+
+// A volume that a pod has made too deep is not given to a group.
+func TestSetGroupOfADeepVolume(t *testing.T) {
+	needRoot(t)
+	dir, name := tempDir(t), strings.Repeat("d", 200)
+	root, err := os.OpenRoot(dir)
+	for range 25 {
+		expectError(t, err, "")
+		expectError(t, root.Mkdir(name, 0o755), "")
+		above := root
+		root, err = root.OpenRoot(name)
+		_ = above.Close()
+	}
+	expectError(t, err, "")
+	_ = root.Close()
+	expectError(t, SetGroup(t.Context(), dir, 2000, nil), "a path in it is longer than 4096 bytes")
+	expect(t, "the volume", ls(t, dir), "0755 0:0")
 }
