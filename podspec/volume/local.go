@@ -68,7 +68,7 @@ func (m *Manager) setUpLocal(ctx context.Context, pod *corev1.Pod, v *corev1.Vol
 }
 
 // localMark is the directory that says that a pod has a local volume, since the machine was booted: as
-// with a kubelet's mount, a pod gets the volume anew after that, which may be another disk by then.
+// with a kubelet's mount, a pod gets the volume again after that, which may be another disk by then.
 func (m *Manager) localMark(podDir, persistentVolume string) string {
 	return filepath.Join(podDir, volumesDir, localDir, persistentVolume, m.opts.Boot)
 }

@@ -75,7 +75,7 @@ func TestLocalVolumesGetTheGroupOnce(t *testing.T) {
 	expect(t, "the file for the next pod", ls(t, r.file), "0660 5:2000")
 }
 
-// A volume on a disk that is made anew when the machine boots is the group's again.
+// A volume on a disk that is made again when the machine boots is the group's again.
 func TestLocalVolumesGetTheGroupAgainAfterABoot(t *testing.T) {
 	needRoot(t)
 	r := newLocalRig(t)
