@@ -35,9 +35,9 @@ func (n *Node) begun() error {
 
 func isClosed(c <-chan struct{}) bool { return closed(c, "") == nil }
 
-// mayBegin is ProviderConfig.MayBegin for a claim.
-func mayBegin(claim *node.Claim) func() bool {
-	return func() bool { return claim.Acquired() && claim.MayBegin() }
+// mayBegin is ProviderConfig.MayBegin for a claim. The controllers may be over while it is kept.
+func (n *Node) mayBegin(claim *node.Claim) func() bool {
+	return func() bool { return !n.over.Load() && claim.Acquired() && claim.MayBegin() }
 }
 
 // onceBegun is f, a function of the provider or nil, which fails unless n has begun.

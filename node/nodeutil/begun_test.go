@@ -246,3 +246,35 @@ func TestRequestsBeforeTheProviderHasBegun(t *testing.T) {
 		})
 	}
 }
+
+// A provider that is not closed yet begins nothing of its own accord once the node has ended, though the lease is kept.
+func TestNothingBeginsAfterTheEndWhereTheClaimIsKept(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client := fake.NewSimpleClientset()
+		claim, letGo := heldClaim(t, client, "vk")
+		letGo()
+		var mayBegin func() bool
+		n, err := nodeutil.NewNode("vk", func(cfg nodeutil.ProviderConfig) (nodeutil.Provider, node.NodeProvider, error) {
+			mayBegin = cfg.MayBegin
+			return &whole{}, nil, nil
+		}, nodeutil.WithClient(client), func(cfg *nodeutil.NodeConfig) error { cfg.Claim, cfg.KeepClaim = claim, true; return nil })
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		go func() { _ = n.Run(ctx) }()
+		pass(10 * time.Second)
+		if !mayBegin() {
+			t.Error("the provider may not begin while the node runs")
+		}
+		cancel()
+		<-n.Done()
+		if mayBegin() {
+			t.Error("the provider may begin after the end")
+		}
+		lease, err := nodeutil.NodeLeaseV1Client(client).Get(t.Context(), "vk", metav1.GetOptions{})
+		if err != nil || lease.Annotations["virtual-kubelet.io/holder"] != "mine" {
+			t.Errorf("the lease is not kept: %v %v", lease, err)
+		}
+	})
+}

@@ -35,6 +35,7 @@ type Node struct {
 	serving     *signedCert // nil unless the cluster signs it
 
 	started atomic.Bool
+	over    atomic.Bool // control has returned
 	ready   chan struct{}
 	done    chan struct{}
 	mu      sync.Mutex
@@ -110,7 +111,7 @@ func (n *Node) make(name string, newProvider NewProviderFunc, cfg NodeConfig) er
 		HostIPs:         n.endpoint.hostIPs,
 		NodeAllocatable: func() corev1.ResourceList { return n.endpoint.nodeAllocatable().DeepCopy() }, // which others share
 		Metrics:         n.shared.metrics.registry,
-		MayBegin:        mayBegin(cfg.Claim),
+		MayBegin:        n.mayBegin(cfg.Claim),
 	})
 	if err != nil {
 		return fmt.Errorf("cannot make the provider of node %s: %w", cfg.NodeSpec.Name, err)

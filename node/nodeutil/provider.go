@@ -83,9 +83,9 @@ type ProviderConfig struct {
 	Metrics prometheus.Registerer
 
 	// MayBegin reports whether this process may begin something for the node: not before
-	// it has acquired the claim, nor while another one may have taken the node (see
-	// node.Claim). A provider that creates or deletes of its own accord, without having
-	// been called, asks it before. Nil means always.
+	// it has acquired the claim, nor after the node has ended, nor while another one may have
+	// taken the node (see node.Claim). A provider that creates or deletes of its own accord,
+	// without having been called, asks it before. Nil means always.
 	MayBegin func() bool
 
 	// Node is the node to be registered. The provider changes it as it sees

@@ -62,6 +62,7 @@ func (n *Node) end(err error) {
 // control runs both controllers until ctx ends, or one of them fails: not before
 // this process may act for the node, and no longer than it may.
 func (n *Node) control(ctx context.Context) error {
+	defer n.over.Store(true)
 	if err := n.nodes.Claim(ctx); err != nil {
 		return unlessEnded(ctx, err)
 	}
