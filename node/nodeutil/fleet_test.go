@@ -475,6 +475,22 @@ func TestFleetWhoseNodesHaveEndedIsNotReady(t *testing.T) {
 	})
 }
 
+// A process is ready whose nodes another one goes on with: they only wait to be removed.
+func TestFleetIsReadyWithNodesThatWereHandedOver(t *testing.T) {
+	fleetBubble(t, func(t *testing.T, r *fleetRig) {
+		n := r.add("vk-0")
+		r.start()
+		pass(10 * time.Second)
+		r.fleet.HandOver(func(string) bool { return true })
+		<-n.Done()
+		answer := httptest.NewRecorder()
+		r.fleet.ProcessHandler().ServeHTTP(answer, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/readyz/nodes", nil))
+		if answer.Code != http.StatusOK {
+			t.Errorf("/readyz/nodes answers %d: %s", answer.Code, answer.Body)
+		}
+	})
+}
+
 // What is deleted is the Node that was registered, and no other of its name.
 func TestNodesAreDeletedByTheirUIDs(t *testing.T) {
 	fleetBubble(t, func(t *testing.T, r *fleetRig) {

@@ -111,14 +111,16 @@ func (f *Fleet) healthRoutes() []api.Route {
 }
 
 // checkNodes fails while nodes wait to be registered. Those that are refused, that
-// another process has, or that have ended, do not keep the process from being ready,
-// unless there are no others.
+// another process has, or that have failed, do not keep the process from being ready,
+// unless there are no others. Those that were ended, as they are another's now, do not count.
 func (f *Fleet) checkNodes(*http.Request) error {
 	var waiting, refused []error
 	registered := false
 	for _, n := range f.Nodes() {
 		if closed(n.done, "") == nil {
-			refused = append(refused, fmt.Errorf("node %s has ended: %v", n.cfg.NodeSpec.Name, n.Err()))
+			if err := n.Err(); err != nil {
+				refused = append(refused, fmt.Errorf("node %s has ended: %w", n.cfg.NodeSpec.Name, err))
+			}
 			continue
 		}
 		if closed(n.ready, "") == nil {
