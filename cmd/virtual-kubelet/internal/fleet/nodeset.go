@@ -5,6 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
+	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -188,21 +191,21 @@ func (s *nodeSet) newNode(ctx context.Context, n nodepools.Node, adopt bool) (*r
 	return added, nil
 }
 
-// close closes the providers of the nodes, and gives the nodes back.
+// close closes the providers of the nodes, and gives each node back once its own is closed: the
+// process may be killed before all are. What waits for the API server holds up no Close.
 func (s *nodeSet) close() error {
-	var errs []error
-	for _, n := range s.nodes {
-		_, err := n.close(context.Background())
-		errs = append(errs, err)
-	}
-	var releasing errgroup.Group // last: the API server may be away
-	releasing.SetLimit(maxRemovals)
-	for _, n := range s.nodes {
-		releasing.Go(func() error {
+	nodes := slices.Collect(maps.Values(s.nodes))
+	errs := make([]error, len(nodes))
+	releasing := make(chan struct{}, maxRemovals)
+	var ending sync.WaitGroup
+	for i, n := range nodes {
+		ending.Go(func() {
+			_, errs[i] = n.close(context.Background())
+			releasing <- struct{}{}
 			n.release(context.Background())
-			return nil
+			<-releasing
 		})
 	}
-	_ = releasing.Wait() // nothing returns an error
+	ending.Wait()
 	return errors.Join(errs...)
 }

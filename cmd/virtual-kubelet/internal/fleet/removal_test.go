@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"sync/atomic"
 	"testing"
@@ -177,5 +178,41 @@ func TestNodesAreGivenBackOnceTheirProvidersAreClosed(t *testing.T) {
 	}
 	if closed.Load() != 3 {
 		t.Errorf("%d providers are closed, want 3", closed.Load())
+	}
+}
+
+// A provider that is long in being closed keeps no other node from being given back at the end.
+func TestNodesAreGivenBackWhileAnotherProviderIsClosed(t *testing.T) {
+	var client kubernetes.Interface
+	given := func() (nodes int) {
+		for i := range 3 {
+			lease, err := nodeutil.NodeLeaseV1Client(client).Get(context.Background(), fmt.Sprint("a-", i), metav1.GetOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if lease.Annotations["virtual-kubelet.io/holder"] == "" {
+				nodes++
+			}
+		}
+		return nodes
+	}
+	before := func(r *poolsRig) {
+		client = r.client
+		r.newProvider = func(ctx context.Context, n nodepools.Node, cfg nodeutil.ProviderConfig) (nodeutil.Provider, node.NodeProvider, io.Closer, error) {
+			provider, nodeProvider, c, err := newMock(ctx, n, cfg)
+			return provider, nodeProvider, closer(func() error {
+				if n.Name == "a-1" {
+					time.Sleep(time.Hour)
+					if got := given(); got != 2 {
+						t.Errorf("while one provider is closed, %d nodes are given back, want the 2 others", got)
+					}
+				}
+				return c.Close()
+			}), err
+		}
+	}
+	poolsBubbleAfter(t, before, `{pools: [{name: a, count: 3}]}`, func(*poolsRig) {})
+	if got := given(); got != 3 {
+		t.Errorf("after the end %d nodes are given back, want 3", got)
 	}
 }
