@@ -233,6 +233,28 @@ func TestAdoptionThatIsNotAccepted(t *testing.T) {
 	})
 }
 
+// A process that ends before its adoption is accepted gives the lease back, which it took before.
+func TestAdoptionThatIsNotAcceptedKeepsNoLease(t *testing.T) {
+	nodeBubble(t, func(t *testing.T, r *nodeRig) {
+		found := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "vk", Labels: map[string]string{LabelProvider: "process"}}}
+		if _, err := r.api.CoreV1().Nodes().Create(t.Context(), found, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		leases := &versionedLeases{}
+		config := identified("a")
+		config.Provider, config.Adopt = "mock", true
+		config.Pods = func(context.Context) ([]corev1.Pod, error) { return nil, nil }
+		p := newProcess(t, r, leases, config)
+		r.api.Fail("patch nodes", apierrors.NewInvalid(corev1.SchemeGroupVersion.WithKind("Node").GroupKind(), "vk", nil))
+		p.begin()
+		pass(time.Minute)
+		want(t, "holder while it waits", leases.now().Annotations[annotationHolder], "a")
+		_ = p.stop()
+		p.stop = nil
+		want(t, "holder after the end", leases.now().Annotations[annotationHolder], "")
+	})
+}
+
 // The pods cannot be listed for a while: nothing is done before it is known which
 // of them have to be left alone.
 func TestAdoptionWaitsForThePods(t *testing.T) {

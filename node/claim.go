@@ -78,6 +78,7 @@ type Claim struct {
 	cfg ClaimConfig
 
 	acquired atomic.Bool
+	signs    atomic.Bool // the lease may have this process's identity
 	renewals renewals
 	found    atomic.Pointer[foundNode]
 	lease    atomic.Pointer[coordinationv1.Lease] // as it was written
@@ -260,12 +261,14 @@ func (c *Claim) takeLease(ctx context.Context, found *corev1.Node, seen *rival) 
 		if c.outlives(seen, found, began) {
 			return claimPoll, nil // somebody has deleted the lease: who had it makes it again
 		}
+		c.signs.Store(true)
 		lease = newLease(c.cfg.Node, found.UID)
 		lease, err = c.cfg.Leases.Create(ctx, c.claimed(lease), metav1.CreateOptions{})
 	} else if err == nil {
 		if !c.free(lease, seen, time.Now()) {
 			return claimPoll, nil
 		}
+		c.signs.Store(true)
 		lease, err = c.cfg.Leases.Update(ctx, c.claimed(lease), metav1.UpdateOptions{})
 	}
 	if err != nil {
@@ -354,11 +357,13 @@ func (c *Claim) signed(lease *coordinationv1.Lease) bool {
 }
 
 // Release gives the node back, so that another process need not wait for its lease
-// to run out; the Node stays as it is. Where the cause of ctx's end is ErrHandedOver
+// to run out; the Node stays as it is. It is for an Acquire that has failed, too, which
+// may have written the lease before. Where the cause of ctx's end is ErrHandedOver
 // it does nothing, since the other process takes the node anyway. ctx may have
 // ended; the requests take five seconds at most, and a failure is logged.
 func (c *Claim) Release(ctx context.Context) {
-	if !c.acquired.Swap(false) || c.cfg.Leases == nil || errors.Is(context.Cause(ctx), ErrHandedOver) {
+	c.acquired.Store(false)
+	if !c.signs.Swap(false) || errors.Is(context.Cause(ctx), ErrHandedOver) {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastWriteTimeout)

@@ -174,10 +174,10 @@ func (n *NodeController) Run(ctx context.Context) (err error) {
 	}()
 
 	if n.claim != nil && !n.claim.acquired.Load() {
+		release = func() { n.claim.Release(ctx) }
 		if err := n.Claim(ctx); err != nil {
 			return err
 		}
-		release = func() { n.claim.Release(ctx) }
 	}
 	if n.claim != nil && n.lease != nil {
 		// Others take the node if its lease is not renewed, however long it takes to
@@ -259,7 +259,7 @@ func EndsNotReady(ctx context.Context, atShutdown bool) bool {
 
 // Claim acquires the claim that was given with WithNodeClaim, as its Acquire does,
 // and returns at once if there is none. Run does so itself, and releases the claim
-// at its end; the caller of Claim has to release it.
+// at its end; the caller of Claim has to release it, also after an error.
 func (n *NodeController) Claim(ctx context.Context) error {
 	if n.claim == nil {
 		return nil

@@ -114,10 +114,10 @@ func (v *virtualNode) run(ctx context.Context, began time.Time) error {
 	if err != nil {
 		return err
 	}
+	defer claim.Release(ctx)
 	if err := v.acquire(ctx, claim, began); err != nil {
 		return unlessStopped(ctx, err)
 	}
-	defer claim.Release(ctx)
 	if err := v.metrics.open(ctx); err != nil {
 		return unlessStopped(ctx, err)
 	}

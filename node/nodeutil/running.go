@@ -63,11 +63,13 @@ func (n *Node) end(err error) {
 // this process may act for the node, and no longer than it may.
 func (n *Node) control(ctx context.Context) error {
 	defer n.over.Store(true)
+	if n.cfg.Claim != nil {
+		defer n.release(ctx)
+	}
 	if err := n.nodes.Claim(ctx); err != nil {
 		return unlessEnded(ctx, err)
 	}
 	if n.cfg.Claim != nil {
-		defer n.release(ctx)
 		n.warnOfPodsLeftAlone()
 	}
 	outer := ctx
