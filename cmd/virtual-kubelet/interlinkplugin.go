@@ -26,7 +26,7 @@ the plugin that its settings SidecarURL and SidecarPort name
 
 Who may connect may run pods: listen on a socket, or demand certificates by
 --client-ca-file. The address 127.0.0.1 alone is for every program of this machine, and
-so refused for providers whose pods run on it. Pods that run as the user of the plugin
+so refused for providers whose pods may run on it. Pods that run as the user of the plugin
 can open its socket, too.`
 
 // interlinkPlugin are the values of the flags.
@@ -70,7 +70,16 @@ func (o *interlinkPlugin) complete() error {
 		return errors.New("--state-dir is missing: give a directory that lasts, for the pods")
 	}
 	// Those that resolve do a kubelet's work on this machine, whose network their pods may have.
-	return o.listenFlags.check(!providers[o.provider].resolves)
+	entry := providers[o.provider]
+	here := entry.resolves
+	if entry.here != nil {
+		config, err := readProviderConfig(o.providerConfig)
+		if err != nil {
+			return err
+		}
+		here = entry.here(config)
+	}
+	return o.listenFlags.check(!here)
 }
 
 // run serves until ctx ends.

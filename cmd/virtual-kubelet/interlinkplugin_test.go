@@ -31,6 +31,33 @@ func TestInterlinkPluginFlags(t *testing.T) {
 	}
 }
 
+// Behind remote may be a provider whose pods run on this machine: they could connect to 127.0.0.1.
+func TestInterlinkPluginBeforeAProviderOfThisMachine(t *testing.T) {
+	const tls = "\ntls: {caFile: a, certFile: b, keyFile: c}"
+	for config, refused := range map[string]bool{
+		"address: unix:///run/provider.sock": true,
+		"address: 127.0.0.1:9443" + tls:      true,
+		"address: '[::1]:9443'" + tls:        true,
+		"address: localhost:9443" + tls:      true,
+		"address: 192.0.2.1:9443" + tls:      false,
+		"address: example.com:9443" + tls:    false,
+	} {
+		file := filepath.Join(t.TempDir(), "remote.yaml")
+		if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		flags := providerFlags{provider: "remote", providerConfig: file, logLevel: "info", logFormat: "text"}
+		o := interlinkPlugin{providerFlags: flags, listenFlags: listenFlags{listen: "127.0.0.1:4000"}, stateDir: "a"}
+		if err := o.complete(); (err != nil) != refused {
+			t.Errorf("%s: %v, want that it is refused: %v", config, err, refused)
+		}
+		o.listen = "unix:///run/plugin.sock"
+		if err := o.complete(); err != nil {
+			t.Errorf("%s: a socket is refused: %v", config, err)
+		}
+	}
+}
+
 // A pod survives a restart of the plugin.
 func TestInterlinkPlugin(t *testing.T) {
 	dir := t.TempDir()

@@ -42,6 +42,9 @@ type providerEntry struct {
 	// resolves means that the provider itself resolves the environment of pods and
 	// mounts volumes.
 	resolves bool
+	// here reports whether pods may run on this machine, by the configuration; nil is where the
+	// provider resolves.
+	here func(config []byte) bool
 	// mountsVolumes means that the provider, though it does not resolve the environment,
 	// requests tokens and reads claims for volumes.
 	mountsVolumes bool

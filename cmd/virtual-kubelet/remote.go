@@ -4,6 +4,9 @@ package main
 
 import (
 	"io"
+	"net"
+	"net/netip"
+	"strings"
 
 	rbacv1 "k8s.io/api/rbac/v1"
 
@@ -31,6 +34,12 @@ or
 	check: func(config []byte) error {
 		_, err := remote.ParseConfig(config)
 		return err
+	},
+	here: func(config []byte) bool {
+		cfg, _ := remote.ParseConfig(config) // what is wrong with it newRemote says
+		host, _, _ := net.SplitHostPort(cfg.Address)
+		ip, _ := netip.ParseAddr(host)
+		return strings.HasPrefix(cfg.Address, "unix://") || host == "localhost" || ip.IsLoopback()
 	},
 	new: newRemote,
 }
