@@ -171,6 +171,9 @@ func TestContainerOfHostThatIsDown(t *testing.T) {
 // A volume is in use until the capsule before has given it back.
 func TestVolumeThatIsStillInUse(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
+		if _, err := r.GetPods(t.Context()); err != nil { // as an agent does when it starts
+			t.Fatal(err)
+		}
 		pod := grouptest.NewPod("next")
 		r.cluster.SetPod(pod)
 		r.world.Refuse(zuntest.ActionCreate, 1, &grouptest.Refusal{Status: http.StatusBadRequest, Message: "Volume " + volumeID + " is still in use."})
@@ -189,6 +192,9 @@ func TestVolumeThatIsStillInUse(t *testing.T) {
 // Before a capsule is created it is asked for.
 func TestCapsuleThatCannotBeAskedFor(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
+		if _, err := r.GetPods(t.Context()); err != nil { // as an agent does when it starts
+			t.Fatal(err)
+		}
 		pod := grouptest.NewPod("unasked")
 		r.cluster.SetPod(pod)
 		r.world.Refuse(zuntest.ActionGet, 1, &grouptest.Refusal{Status: http.StatusServiceUnavailable, Message: "no"})
