@@ -57,7 +57,7 @@ var allowed = map[string][]string{
 	"internal/fakeapi":           {},
 	"internal/periodic":          {},
 	"internal/providercalls":     {"errdefs", "log", "trace"},
-	"internal/podlifecycle":      {"errdefs", "log", "trace", "internal/admission", "internal/apierror", "internal/imagename", "internal/periodic", "internal/podenv", "internal/podstatus", "internal/providercalls", "internal/queue"},
+	"internal/podlifecycle":      {"errdefs", "log", "trace", "internal/admission", "internal/apierror", "internal/periodic", "internal/podenv", "internal/podstatus", "internal/providercalls", "internal/queue"},
 	"node":                       {"errdefs", "log", "trace", "internal/listwatch", "internal/periodic", "internal/podenv", "internal/podlifecycle", "internal/providercalls", "internal/queue", "internal/resourcelist"},
 	"node/api":                   {"errdefs", "log", "trace", "node/api"},
 	"node/queuemetrics":          {},

@@ -21,7 +21,7 @@ func resourcesOf(pod *corev1.Pod) (all []corev1.ResourceRequirements) {
 	return all
 }
 
-// isAsCreated reports whether a pod that an earlier process created has no resize, as far as its status tells.
+// isAsCreated reports whether a pod that an earlier process created has no resize, as far as its status shows.
 func isAsCreated(pod *corev1.Pod) bool {
 	observed := pod.Status.ObservedGeneration
 	return (observed == 0 || observed == pod.Generation) &&

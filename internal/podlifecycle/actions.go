@@ -12,7 +12,6 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
-	"github.com/virtual-kubelet/virtual-kubelet/internal/imagename"
 	"github.com/virtual-kubelet/virtual-kubelet/log"
 )
 
@@ -133,8 +132,24 @@ func specOutdated(found, spec *corev1.PodSpec) bool {
 // otherImage reports whether a container surely has another image than the one that is wanted. One that is
 // shown by its digest may be what the tag meant when it was pulled.
 func otherImage(found, wanted string) bool {
-	return found != "" && !strings.HasPrefix(found, "sha256:") && strings.Contains(found, "@") == strings.Contains(wanted, "@") &&
-		imagename.Normalized(found) != imagename.Normalized(wanted)
+	_, has, isDigest := strings.Cut(found, "@")
+	_, wants, byDigest := strings.Cut(wanted, "@")
+	switch {
+	case found == "" || strings.HasPrefix(found, "sha256:") || isDigest != byDigest:
+		return false
+	case isDigest:
+		return has != wants
+	}
+	return tagged(found) != tagged(wanted)
+}
+
+// tagged is an image without what names of Docker Hub may leave out. What parses references in full would be
+// one more module for every program.
+func tagged(image string) string {
+	for _, prefix := range []string{"index.", "docker.io/", "library/"} {
+		image = strings.TrimPrefix(image, prefix)
+	}
+	return strings.TrimSuffix(image, ":latest")
 }
 
 func lacks(m, wanted map[string]string) bool {
