@@ -122,11 +122,17 @@ func (c *cluster) addNamespace(ctx context.Context, namespace string) error {
 	})
 }
 
-// addFloor has the floor run what comes to the cluster, until it is closed.
-func (c *cluster) addFloor(ctx context.Context) error {
+// addFloor has the floor run what comes to the cluster, until it is closed. One that ends before is for fail.
+func (c *cluster) addFloor(ctx context.Context, fail context.CancelCauseFunc) error {
 	ctx, cancel := context.WithCancel(ctx)
 	ended := make(chan error, 1)
-	go func() { ended <- floor.Agent{Client: c.client, Node: "floor", Nodes: 1, Workers: 20}.Run(ctx) }() // ends with ctx
+	go func() { // ends with ctx
+		err := floor.Agent{Client: c.client, Node: "floor", Nodes: 1, Workers: 20}.Run(ctx)
+		if ctx.Err() == nil {
+			fail(fmt.Errorf("the floor has ended: %w", err))
+		}
+		ended <- err
+	}()
 	c.closers = append(c.closers, func() error {
 		cancel()
 		if err := <-ended; err != nil && !errors.Is(err, context.Canceled) {

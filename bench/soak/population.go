@@ -64,13 +64,33 @@ func (s *soak) newPopulation(ctx context.Context) (*population, error) {
 	return p, nil
 }
 
-// close ends what is done with the pods.
-func (p *population) close() error {
-	p.stop()
+// wait returns why no more is done with the pods, once that is so.
+func (p *population) wait() error {
 	if err := p.group.Wait(); !errors.Is(err, context.Canceled) {
 		return err
 	}
 	return nil
+}
+
+// close ends what is done with the pods.
+func (p *population) close() error {
+	p.stop()
+	return p.wait()
+}
+
+// patiently does a request of the population's own until the API server has an answer to it: that may be short of
+// CPU, too.
+func patiently(ctx context.Context, request func() error) error {
+	var err error
+	_ = wait.PollUntilContextTimeout(ctx, 2*time.Second, 5*time.Minute, true, func(context.Context) (bool, error) {
+		err = request()
+		answered := err == nil || apierrors.IsNotFound(err) || apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) || apierrors.IsInvalid(err)
+		return answered, nil
+	})
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	return err
 }
 
 // watch follows the pods.
@@ -127,7 +147,12 @@ func (p *population) fill(ctx context.Context) error {
 		case <-ctx.Done():
 			return ctx.Err()
 		case name := <-p.vacant:
-			if _, err := p.client.CoreV1().Pods(namespace).Create(ctx, p.pod(name), metav1.CreateOptions{}); err != nil {
+			pod := p.pod(name)
+			err := patiently(ctx, func() error {
+				_, err := p.client.CoreV1().Pods(namespace).Create(ctx, pod, metav1.CreateOptions{})
+				return err
+			})
+			if err != nil && !apierrors.IsAlreadyExists(err) { // by a request whose answer was lost
 				return fmt.Errorf("create pod %s: %w", name, err)
 			}
 		}
@@ -164,8 +189,10 @@ func (p *population) churn(ctx context.Context, interval time.Duration) error {
 			continue
 		}
 		// Of a pod that is about to go or to start there may be none, and without the API server the agent cannot ask who reads.
-		_, _ = p.client.CoreV1().Pods(namespace).GetLogs(pod.Name, &corev1.PodLogOptions{TailLines: ptr.To[int64](5)}).DoRaw(ctx)
-		err := p.client.CoreV1().Pods(namespace).Delete(ctx, pod.Name, metav1.DeleteOptions{GracePeriodSeconds: grace, Preconditions: metav1.NewUIDPreconditions(string(pod.UID))})
+		_, _ = p.client.CoreV1().Pods(namespace).GetLogs(pod.Name, &corev1.PodLogOptions{TailLines: ptr.To[int64](5)}).Timeout(slack).DoRaw(ctx)
+		err := patiently(ctx, func() error {
+			return p.client.CoreV1().Pods(namespace).Delete(ctx, pod.Name, metav1.DeleteOptions{GracePeriodSeconds: grace, Preconditions: metav1.NewUIDPreconditions(string(pod.UID))})
+		})
 		if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
 			return fmt.Errorf("delete pod %s: %w", pod.Name, err)
 		}

@@ -79,6 +79,8 @@ func (s *soak) run(ctx context.Context, out io.Writer) (err error) {
 			err = fmt.Errorf("%w: the logs are in %s", err, s.dir)
 		}
 	}()
+	ctx, fail := context.WithCancelCause(ctx)
+	defer fail(nil)
 	if s.home, err = s.newCluster(ctx, "home", namespace); err != nil {
 		return err
 	}
@@ -90,7 +92,7 @@ func (s *soak) run(ctx context.Context, out io.Writer) (err error) {
 		}
 		s.others = append(s.others, other)
 		defer func() { err = errors.Join(err, other.close()) }()
-		if err := other.addFloor(ctx); err != nil {
+		if err := other.addFloor(ctx, fail); err != nil {
 			return err
 		}
 	}
@@ -133,6 +135,11 @@ func (s *soak) measure(ctx context.Context) (sample report.Sample, err error) {
 		return sample, cause(ctx, err)
 	}
 	defer s.pop.close()
+	go func() { // ends with the population
+		if err := s.pop.wait(); err != nil {
+			cancel(fmt.Errorf("the pods no longer come and go: %w", err))
+		}
+	}()
 	s.step("they come and go for %v", s.period)
 	s.course = map[string][]float64{}
 	for end := time.Now().Add(s.period); time.Now().Before(end); {

@@ -98,7 +98,7 @@ func (a Agent) handle(ctx context.Context, pod *corev1.Pod) error {
 			GracePeriodSeconds: new(int64(0)),
 			Preconditions:      metav1.NewUIDPreconditions(string(pod.UID)),
 		})
-		if err != nil && !apierrors.IsNotFound(err) {
+		if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) { // another one has its name
 			return fmt.Errorf("delete pod %s: %w", pod.Name, err)
 		}
 		return nil
