@@ -21,27 +21,6 @@ func mountsBelow(mountinfo, dir string) []string {
 	return found
 }
 
-// coveredShare returns a mount point at or below dir where something else is mounted on a shared
-// mount, if there is one: what is unmounted there goes from the host, too.
-func coveredShare(mountinfo, dir string) string {
-	type place struct{ point, device, root string }
-	shared := map[string]place{} // by the mount's ID
-	for line := range strings.Lines(mountinfo) {
-		fields := strings.Fields(line)
-		if len(fields) < 7 || !strings.HasPrefix(unescape(fields[4])+"/", dir+"/") {
-			continue
-		}
-		own := place{fields[4], fields[2], fields[3]}
-		if below, ok := shared[fields[1]]; ok && below.point == own.point && below != own {
-			return unescape(own.point)
-		}
-		if strings.HasPrefix(fields[6], "shared:") { // the first of the optional fields
-			shared[fields[0]] = own
-		}
-	}
-	return ""
-}
-
 // unescape undoes the kernel's \NNN for blanks and backslashes.
 func unescape(s string) string {
 	if !strings.Contains(s, `\`) {

@@ -56,32 +56,6 @@ func TestUnmountingKeepsMountsOfTheHost(t *testing.T) {
 	}
 }
 
-// What the host mounts exactly on the directory that a Bidirectional mount is of stays, and the pod's
-// mount with it, until it is unmounted.
-func TestMountsOfTheHostOnABidirectionalMount(t *testing.T) {
-	needRoot(t)
-	host, r := sharedTmpfs(t), newRig(t)
-	disk := filepath.Join(host, "a")
-	write(t, filepath.Join(disk, "x"), "")
-	pod := podWith(t, `[{name: h, hostPath: {path: `+host+`}}]`)
-	r.prepare(t, pod)
-	target, _, err := r.HostPath(pod, &corev1.VolumeMount{Name: "h", SubPath: "a", MountPropagation: ptr.To(corev1.MountPropagationBidirectional)})
-	expectError(t, err, "")
-	if err := mountTmpfs(disk, nil); err != nil {
-		t.Fatal(err)
-	}
-	write(t, filepath.Join(disk, "file"), "x")
-	for _, end := range []func() error{func() error { return r.Teardown(pod.UID) }, func() error { return clearTarget(target) }} {
-		expectError(t, end(), "unmount it there")
-		expect(t, "the file on the host", content(t, filepath.Join(disk, "file")), "x")
-	}
-	_, err = unmount(disk)
-	expectError(t, err, "")
-	expectError(t, r.Teardown(pod.UID), "")
-	expect(t, "the pod's mount", isThere(target), false)
-	expect(t, "the host's file below", isThere(filepath.Join(disk, "x")), true)
-}
-
 // A container whose mounts are to show on the host has a mount for that, though another
 // one has the same directory.
 func TestSubPathsOfBidirectionalMountsAreShared(t *testing.T) {
