@@ -71,9 +71,10 @@ func imagesApart(root string, images internalapi.ImageManagerService) func(conte
 }
 
 // apart reports whether two file systems have room of their own. Subvolumes, and overlays, are devices of their
-// own, too, but are as large as what they are on; how much of that is free may change between two looks.
+// own, too, but are as large as what they are on; how much of that is free may change a little between two looks.
 func apart(a, b fileSystem) bool {
-	return a.device != b.device && a.bytes.Capacity != b.bytes.Capacity
+	changed := max(a.bytes.Available, b.bytes.Available) - min(a.bytes.Available, b.bytes.Available)
+	return a.device != b.device && (a.bytes.Capacity != b.bytes.Capacity || changed > a.bytes.Capacity/100)
 }
 
 func memoryLevel() (level eviction.Level, ok bool) {

@@ -105,8 +105,10 @@ func TestDevicesOfOneDiskAreNotApart(t *testing.T) {
 	written, other := disk, disk
 	written.device, written.bytes.Available = 2, disk.bytes.Available-4096
 	other.device, other.bytes.Capacity = 2, 20<<20
-	if apart(disk, written) || !apart(disk, other) {
-		t.Errorf("one disk is apart: %t, and two are: %t", apart(disk, written), apart(disk, other))
+	twin := disk
+	twin.device, twin.bytes.Available = 2, 1<<20
+	if apart(disk, written) || !apart(disk, other) || !apart(disk, twin) {
+		t.Errorf("one disk is apart: %t, two are: %t, and two as large as each other: %t", apart(disk, written), apart(disk, other), apart(disk, twin))
 	}
 }
 
