@@ -123,13 +123,7 @@ func (r *renewals) adopt(list []Unit) {
 			continue
 		}
 		scheduled := false
-		pod, err := r.p.init.Pods.Pods(o.Namespace).Get(o.Name)
-		r.update(o.UID, func(state *renewal) {
-			scheduled = state.scheduled
-			if state.resources == nil && err == nil && pod.UID == o.UID && isAsCreated(pod) {
-				state.resources = resourcesOf(pod)
-			}
-		})
+		r.update(o.UID, func(state *renewal) { scheduled = state.scheduled })
 		if !scheduled {
 			r.queue.Add(cache.ObjectName{Namespace: o.Namespace, Name: o.Name})
 		}

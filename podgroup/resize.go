@@ -21,15 +21,8 @@ func resourcesOf(pod *corev1.Pod) (all []corev1.ResourceRequirements) {
 	return all
 }
 
-// isAsCreated reports whether a pod that an earlier process created has no resize, as far as its status shows.
-func isAsCreated(pod *corev1.Pod) bool {
-	observed := pod.Status.ObservedGeneration
-	return (observed == 0 || observed == pod.Generation) &&
-		!slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == corev1.PodResizePending })
-}
-
 // infeasible returns the resize of a pod whose unit was created with other resources, as no unit is resized; nil
-// if it has the same. Of a unit of an earlier process that was to be resized what the status says holds, until the pod changes.
+// if it has the same. Of a unit of an earlier process what the status says holds, until the pod changes.
 func (p *Provider) infeasible(pod *corev1.Pod) *podspec.Resize {
 	var created []corev1.ResourceRequirements
 	p.renewals.update(pod.UID, func(state *renewal) { created = state.resources })
