@@ -175,7 +175,7 @@ func TestAdoptionIsWrittenBeforeAnythingRuns(t *testing.T) {
 				if _, err := r.api.CoreV1().Nodes().Create(t.Context(), found, metav1.CreateOptions{}); err != nil {
 					t.Fatal(err)
 				}
-				pods := []corev1.Pod{{ObjectMeta: metav1.ObjectMeta{UID: "theirs"}, Status: corev1.PodStatus{Phase: corev1.PodRunning}}}
+				pods := []corev1.Pod{{ObjectMeta: metav1.ObjectMeta{UID: "other"}, Status: corev1.PodStatus{Phase: corev1.PodRunning}}}
 				var changed atomic.Bool
 				acquire := func(id string) *process {
 					config := identified(id)

@@ -35,7 +35,7 @@ func Listeners(port uint16, processes []Process) ([]netip.Addr, error) {
 	return found, nil
 }
 
-// ListensIPv4 reports whether a socket for IPv4 alone listens on a TCP port, whoever's it is.
+// ListensIPv4 reports whether a socket for IPv4 alone listens on a TCP port, of any process.
 func ListensIPv4(port uint16) (bool, error) {
 	sockets, err := listeners(port)
 	for _, addr := range sockets {
